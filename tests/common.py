@@ -1,6 +1,10 @@
 """Helpers for tests of several rooms: arrays of tensors, files, sessions of another precision, refusals."""
 
 import contextlib
+import os
+import pathlib
+import subprocess
+import sys
 import types
 import warnings
 
@@ -10,6 +14,19 @@ import pytest
 
 from keras_het.ops.low_rank import LowRankNormal, ScaledLowRankNormal
 from keras_het.ops.normal import DiagonalNormal
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def python(*arguments, check=False, **environment):
+    """Runs Python in a process of its own, in the repository, with further environment variables; returns how it ended.
+
+    Asserts that it succeeds, if `check` is True.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    run = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert not check or run.returncode == 0, run.stderr[-3000:]
+    return run
 
 
 def public_modules(module):

@@ -72,17 +72,17 @@ _BACKENDS = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}
 
 def second_derivative(function, point):
     """Returns f''(point) of a scalar function of a scalar tensor."""
-    point = keras.ops.convert_to_tensor(np.float32(point))
-    return float(_SECOND[keras.config.backend()](function, point))
+    point, backend = keras.ops.convert_to_tensor(np.float32(point)), keras.config.backend()
+    if backend == "jax":
+        import jax
 
+        return float(jax.jit(jax.grad(jax.grad(function)))(point))
+    if backend == "torch":
+        import torch
 
-def _jax_second(function, point):
-    import jax
-
-    return jax.jit(jax.grad(jax.grad(function)))(point)
-
-
-def _tensorflow_second(function, point):
+        point = point.detach().clone().requires_grad_()
+        (slope,) = torch.autograd.grad(function(point), point, create_graph=True)
+        return float(torch.autograd.grad(slope, point)[0])
     import tensorflow as tf
 
     with tf.GradientTape() as outer:
@@ -91,15 +91,4 @@ def _tensorflow_second(function, point):
             inner.watch(point)
             value = function(point)
         slope = inner.gradient(value, point)
-    return outer.gradient(slope, point)
-
-
-def _torch_second(function, point):
-    import torch
-
-    point = point.detach().clone().requires_grad_()
-    (slope,) = torch.autograd.grad(function(point), point, create_graph=True)
-    return torch.autograd.grad(slope, point)[0]
-
-
-_SECOND = {"jax": _jax_second, "tensorflow": _tensorflow_second, "torch": _torch_second}
+    return float(outer.gradient(slope, point))

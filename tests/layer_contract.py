@@ -1,7 +1,5 @@
 """Contract of every layer, as checkers that the tests of any layer can call.
 
-`test_layer_contract.py` shows each checker failing.
-
 Pass a layer as `make`, a function that returns it new and unbuilt, always with the same arguments. The checkers make
 models around it.
 """
@@ -14,6 +12,15 @@ import keras
 import numpy as np
 
 from tests.common import reloaded, session
+
+
+def check_layer(make, x, y, loss, folder, left_out=()):
+    """Runs all checks but those of half precision and of an unknown batch."""
+    check_config(make)
+    check_shapes(make, x)
+    check_train_step(make, x, y, loss)
+    check_gradients(make, x)
+    check_saved(make, x, folder, left_out)
 
 
 def check_config(make):
@@ -106,26 +113,21 @@ def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.
         check_train_step(lambda: keras.Sequential([keras.layers.Dense(x.shape[-1]), make()]), x, y, loss)
 
 
-def check_saved_model(make, x, folder):
-    """Asserts that a `.keras` file restores config, weights and exact predictions."""
-    model = wrap(make(), x)
-    loaded = reloaded(model, folder)
-    assert loaded.layers[-1].get_config() == model.layers[-1].get_config(), "the file changes the config"
-    check_same(model, loaded, x)
+def check_saved(make, x, folder, left_out=()):
+    """Asserts that a `.keras` file restores config, weights and exact predictions, and so does a file of weights.
 
-
-def check_saved_weights(make, x, folder, left_out=()):
-    """Asserts that a weights file makes a new layer with other weights equal.
-
-    Its weights are equal, but those left out, by name, and so are its predictions.
+    The latter fills a new layer with other weights; they are equal afterwards, but those left out, by name.
     """
     model, other = wrap(make(), x), wrap(make(), x)
+    loaded = reloaded(model, folder)
+    assert loaded.layers[-1].get_config() == model.layers[-1].get_config(), "the file changes the config"
     rng = np.random.default_rng(0)
     for first, weight in zip(model.weights, other.weights, strict=True):
         if first.name not in left_out:
             weight.assign(first.numpy() + rng.uniform(1, 9, size=weight.shape).astype(first.dtype))
     model.save_weights(folder / "model.weights.h5")
     other.load_weights(folder / "model.weights.h5")
+    check_same(model, loaded, x)
     check_same(model, other, x)
 
 

@@ -32,19 +32,16 @@ HEADS = {
 }
 NARROW = "narrow"  # with softmax alone: all that it has of its own are two maps
 WIDTH = 3
-LINKS = {  # name of a case: link, integrator
-    "softmax": ("softmax", ("QuasiMonteCarlo", {})),
-    "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
-    "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
-    "softmax Taylor": ("softmax", ("Taylor", None)),
-    "sigmoid": ("sigmoid", ("ClosedForm", None)),
-    "sigmoid MonteCarlo": ("sigmoid", ("MonteCarlo", {})),
+NODES = {"num_samples": NUM_SAMPLES}
+LINKS = {  # name of a case, which begins with the link: integrator
+    "softmax": ("QuasiMonteCarlo", NODES),
+    "softmax MonteCarlo": ("MonteCarlo", NODES),
+    "softmax antithetic": ("MonteCarlo", {**NODES, "antithetic": True}),
+    "softmax Taylor": ("Taylor", {}),
+    "sigmoid": ("ClosedForm", {}),
+    "sigmoid MonteCarlo": ("MonteCarlo", NODES),
 }
-JOINT = {  # heads that return a distribution: learning rates
-    "joint labels": 0.1,
-    "joint pixels": 0.05,
-    "joint targets": 0.01,
-}
+JOINT = {"joint labels": 0.1, "joint pixels": 0.05, "joint targets": 0.01}  # heads of a distribution: learning rates
 # Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
 FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
@@ -53,40 +50,31 @@ FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
 # Comparing: NumPy only.
 
 
+def absolute(a, b):
+    """Returns the largest |a - b|."""
+    return np.max(np.abs(a - b), initial=0.0)
+
+
 def bits(a, b):
     """Returns how many entries differ in their bits."""
     return np.sum(a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}"))
 
 
 def mixed(a, b):
-    """Returns the largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
+    """Returns a measure that is at most 1e-5 for rtol 1e-5 + atol 1e-5."""
     return np.max(np.abs(a - b) / (1 + np.minimum(np.abs(a), np.abs(b))), initial=0.0)
 
 
 def relative(a, b):
-    """Returns the largest |a - b|, relative to the largest |entry| of this array."""
-    scale = min(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
+    scale = min(np.max(np.abs(x), initial=0.0) for x in (a, b))
     return absolute(a, b) / max(scale, np.finfo("float32").tiny)
-
-
-def absolute(a, b):
-    """Returns the largest |a - b|."""
-    return np.max(np.abs(a - b), initial=0.0)
 
 
 LIMITS = {  # kind: measure, limit, what the table says of it
     "noise": (bits, 0.0, "entries with other bits, eager and compiled"),
     "outputs": (mixed, 1e-5, "|a - b| / (1 + the smaller of |a| and |b|), so rtol 1e-5 + atol 1e-5"),
-    "gradients": (
-        relative,
-        1e-4,
-        "|a - b| / max |gradient of that weight|, on every trainable weight",
-    ),
-    "fit": (
-        absolute,
-        1e-4,
-        f"|a - b| on every weight after each of {FIT_STEPS} training steps, by SGD or, with a T, by Adam",
-    ),
+    "gradients": (relative, 1e-4, "|a - b| / max |gradient of that weight|, on every trainable weight"),
+    "fit": (absolute, 1e-4, f"|a - b| on every weight after each of {FIT_STEPS} training steps"),  # by SGD or Adam
 }
 
 
@@ -123,9 +111,8 @@ def table(comparison):
     lines = [["number", *(" - ".join(pair) for pair in pairs), "limit"]]
     for kind, (_, limit, _) in LIMITS.items():
         rows = [row for row in comparison.rows if kind_of(row.part) == kind]
-        largest = [
-            max((row.difference for row in rows if (row.first, row.second) == pair), default=np.inf) for pair in pairs
-        ]
+        of_pairs = ([row.difference for row in rows if (row.first, row.second) == pair] for pair in pairs)
+        largest = [max(each, default=np.inf) for each in of_pairs]
         lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in largest), f"{limit:g}"])
     return lines
 
@@ -137,13 +124,10 @@ def make_head(kind, link):
     """Returns a built head with fixed NumPy weights and step counter."""
     from keras_het import covariances, integrators, layers
 
-    link, (integrator, arguments) = LINKS[link]
-    arguments = {} if arguments is None else {"num_samples": NUM_SAMPLES, **arguments}
-    integrator = getattr(integrators, integrator)(**arguments)
+    rule, arguments = LINKS[link]
     own = {"covariance": covariances.Narrow(NUM_FACTORS, WIDTH)} if kind == NARROW else HEADS[kind]
-    head = layers.HeteroscedasticDense(
-        UNITS, **own, link=link, temperature=1.5, integrator=integrator, seed=SEED, name="head"
-    )
+    own = {**own, "link": link.split()[0], "integrator": getattr(integrators, rule)(**arguments)}
+    head = layers.HeteroscedasticDense(UNITS, **own, temperature=1.5, seed=SEED, name="head")
     head.build((None, FEATURES))
     set_weights(head)
     return head
@@ -152,13 +136,9 @@ def make_head(kind, link):
 def set_weights(head):
     """Sets fixed NumPy weights in a built head, and the step of its clock if it has one."""
     rng = np.random.default_rng(SEED)
-    weights = [
-        0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1))
-        if "float" in w.dtype
-        else np.array(7)
-        for w in head.weights
-    ]
-    head.set_weights([w.astype(weight.dtype) for w, weight in zip(weights, head.weights, strict=True)])
+    for weight in head.weights:
+        is_step, inputs = "float" not in weight.dtype, weight.shape[0] if len(weight.shape) == 2 else 1
+        weight.assign(7 if is_step else 0.5 * rng.standard_normal(weight.shape) / np.sqrt(inputs))
 
 
 def set_largest_logit(head, x, size):
@@ -174,13 +154,13 @@ def data(link, examples):
     x = rng.standard_normal((examples, FEATURES)).astype("float32")
     classes = np.argmax(x @ rng.standard_normal((FEATURES, UNITS)) + rng.standard_normal((examples, UNITS)), axis=1)
     vectors = (rng.random((examples, UNITS)) < 0.2).astype("float32")
-    return x, vectors if LINKS[link][0] == "sigmoid" else classes.astype("int32")
+    return x, vectors if link.startswith("sigmoid") else classes.astype("int32")
 
 
 def make_loss(link):
     from keras_het import links
 
-    return resolve(links.Link, LINKS[link][0]).loss()
+    return resolve(links.Link, link.split()[0]).loss()
 
 
 def write_noise(results, jit):
@@ -217,7 +197,7 @@ def write_noise(results, jit):
 def outputs_and_gradients(head, loss, training):
     """Returns a function of the features: outputs of a head, and gradients of its loss by name of the weight.
 
-    JAX compiles it once for all values of the weights.
+    JAX compiles it once for all values of the weights, and would compile each operation of a call.
     """
     import keras
 
@@ -239,9 +219,7 @@ def outputs_and_gradients(head, loss, training):
     names = [weight.path.split("/", 1)[-1] for weight in head.trainable_variables]
 
     def run(x):
-        weights = (
-            [v.value for v in variables] for variables in (head.trainable_variables, head.non_trainable_variables)
-        )
+        weights = [[v.value for v in each] for each in (head.trainable_variables, head.non_trainable_variables)]
         gradients, outputs = program(*weights, x)
         return outputs, dict(zip(names, map(np.asarray, gradients), strict=True))
 
@@ -255,21 +233,18 @@ def write_outputs_and_gradients(results, kind, link):
     x, y = data(link, BATCH)
     loss, head = make_loss(link), make_head(kind, link)
     start = head.get_weights()
-    for training in (True, False):
-        run = outputs_and_gradients(head, lambda outputs: loss(y, outputs), training)
-        for size in (3.0, MAX_LOGIT):
-            head.set_weights(start)  # also the step, which a call in training moves
-            set_largest_logit(head, x, size)
-            detail = f"logits to {size:g}, {'training' if training else 'inference'}"
-            outputs, gradients = run(x)
-            results[f"outputs: {kind} {link}"][detail] = keras.ops.convert_to_numpy(outputs)
-            for weight, gradient in gradients.items():
-                if gradient is None or not np.any(gradient):
-                    raise RuntimeError(
-                        "Every trainable weight must have a gradient. "
-                        f"Received: none for {weight} of the {kind} {link} head"
-                    )
-                results[f"gradients: {kind} {link}"][f"{detail}, {weight}"] = gradient
+    runs = {each: outputs_and_gradients(head, lambda outputs: loss(y, outputs), each) for each in (True, False)}
+    for training, size in itertools.product(runs, (3.0, MAX_LOGIT)):
+        head.set_weights(start)  # also the step, which a call in training moves
+        set_largest_logit(head, x, size)
+        detail = f"logits to {size:g}, {'training' if training else 'inference'}"
+        outputs, gradients = runs[training](x)
+        results[f"outputs: {kind} {link}"][detail] = keras.ops.convert_to_numpy(outputs)
+        for weight, gradient in gradients.items():
+            if gradient is None or not np.any(gradient):
+                received = f"none for {weight} of the {kind} {link} head"
+                raise RuntimeError(f"Every trainable weight must have a gradient. Received: {received}")
+            results[f"gradients: {kind} {link}"][f"{detail}, {weight}"] = gradient
 
 
 def write_recording(results, case, model, x, y, jit):
@@ -285,58 +260,51 @@ def write_recording(results, case, model, x, y, jit):
     for name in recording.arrays["gradients"]:
         moved = np.max(np.abs(recording.arrays["training"][f"{name}, step {FIT_STEPS}"]))
         if moved < 100 * LIMITS["fit"][1]:
-            raise RuntimeError(
-                "The run must move every weight by much more than the limit. "
-                f"Received: {name} of {case} moved by {moved:g}"
-            )
+            received = f"{name} of {case} moved by {moved:g}"
+            raise RuntimeError(f"The run must move every weight by much more than the limit. Received: {received}")
 
 
-def write_fit(results, kind, link, jit):
-    """Writes a head after training by plain SGD."""
+def fit_case(kind, link):
+    """Returns a compiled model with a head, and its data, for a training by plain SGD."""
     import keras
 
-    head = make_head(kind, link)
-    model = keras.Sequential([keras.Input((FEATURES,)), head], name="model")
-    rate = LEARNING_RATES.get(link.split()[0], 0.5)
-    model.compile(keras.optimizers.SGD(rate), make_loss(link))
-    write_recording(results, f"{kind} {link}", model, *data(link, BATCH * FIT_BATCHES), jit)
+    model = keras.Sequential([keras.Input((FEATURES,)), make_head(kind, link)], name="model")
+    model.compile(keras.optimizers.SGD(LEARNING_RATES.get(link.split()[0], 0.5)), make_loss(link))
+    return model, *data(link, BATCH * FIT_BATCHES)
 
 
-def write_transition_fit(results, jit):
-    """Writes a learned T behind a Dense layer after training by Adam, which amplifies small differences."""
+def transition_case():
+    """Returns a learned T behind a Dense layer, for a training by Adam, which amplifies small differences."""
     import keras
 
     from keras_het import layers
 
     flips = layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.1), name="flips")
-    model = keras.Sequential(
-        [keras.Input((FEATURES,)), keras.layers.Dense(UNITS, "log_softmax", name="dense"), flips], name="model"
-    )
-    model.layers[0].set_weights(
-        [np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)).astype("float32"), np.zeros(UNITS)]
-    )
+    dense = keras.layers.Dense(UNITS, "log_softmax", name="dense")
+    model = keras.Sequential([keras.Input((FEATURES,)), dense, flips], name="model")
+    dense.kernel.assign(np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)))
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"))
-    write_recording(results, "NoiseTransition", model, *data("softmax", BATCH * FIT_BATCHES), jit)
+    return model, *data("softmax", BATCH * FIT_BATCHES)
 
 
-def joint_case(name, examples):
+def joint_case(name):
     """Returns a built head that returns a distribution, its loss, and (x, y)."""
     from keras_het import layers, losses
 
-    rng = np.random.default_rng(SEED + 2)
-    pixels = (5,) if name == "joint pixels" else ()
-    x = rng.standard_normal((examples, *pixels, FEATURES)).astype("float32")
+    rng, arguments = np.random.default_rng(SEED + 2), {"seed": SEED, "name": "head"}
+    examples = (BATCH * FIT_BATCHES, *([5] if name == "joint pixels" else []))
+    x = rng.standard_normal((*examples, FEATURES)).astype("float32")
     if name == "joint pixels":
-        head = layers.StochasticSegmentation(UNITS, NUM_FACTORS, seed=SEED, name="head")
+        head = layers.StochasticSegmentation(UNITS, NUM_FACTORS, **arguments)
         loss = losses.JointSegmentationCrossentropy(UNITS, NUM_SAMPLES, ignore_class=UNITS)
-        y = rng.integers(UNITS + 1, size=(examples, *pixels)).astype("int32")
+        y = rng.integers(UNITS + 1, size=examples).astype("int32")
     elif name == "joint targets":
-        head = layers.HeteroscedasticNormal(UNITS, NUM_FACTORS, seed=SEED, name="head")
-        loss, y = losses.MultivariateNormalNLL(), rng.standard_normal((examples, UNITS)).astype("float32")
+        head, loss = layers.HeteroscedasticNormal(UNITS, NUM_FACTORS, **arguments), losses.MultivariateNormalNLL()
+        y = rng.standard_normal((*examples, UNITS)).astype("float32")
     else:
-        head = layers.JointHeteroscedasticDense(UNITS, NUM_FACTORS, seed=SEED, name="head")
+        head = layers.JointHeteroscedasticDense(UNITS, NUM_FACTORS, **arguments)
         loss = losses.JointMultiLabelCrossentropy(NUM_SAMPLES)
-        y = rng.integers(-1, 2, size=(examples, UNITS)).astype("float32")
+        y = rng.integers(-1, 2, size=(*examples, UNITS)).astype("float32")
     head.build(x.shape)
     set_weights(head)
     return head, loss, x, y
@@ -348,7 +316,7 @@ def write_joint(results, name, jit):
 
     from keras_het.models import DistributionModel
 
-    head, loss, x, y = joint_case(name, BATCH * FIT_BATCHES)
+    head, loss, x, y = joint_case(name)
     results[f"outputs: {name}"]["predictions of the head"] = keras.ops.convert_to_numpy(head.predictions(head(x)))
     inputs = keras.Input(x.shape[1:])
     model = DistributionModel(inputs, head(inputs), name="model")
@@ -367,8 +335,8 @@ def write(file, jit="auto"):
     for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
         write_outputs_and_gradients(results, kind, link)
     for kind, link in [*itertools.product(HEADS, FITTED), (NARROW, "softmax")]:
-        write_fit(results, kind, link, jit)
-    write_transition_fit(results, jit)
+        write_recording(results, f"{kind} {link}", *fit_case(kind, link), jit)
+    write_recording(results, "NoiseTransition", *transition_case(), jit)
     for name in JOINT:
         write_joint(results, name, jit)
     recording = Recording(keras.config.backend(), versions=package_versions(), arrays=results)

@@ -8,18 +8,14 @@ import pathlib
 import pickle
 import pkgutil
 import re
-import subprocess
-import sys
 
 import pytest
 
 import keras_het
-from tests.common import public_modules
+from tests.common import public_modules, python
 
 pytestmark = pytest.mark.once
 
-PACKAGE = pathlib.Path(keras_het.__file__).parent
-ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
 PACKAGES = [
     "keras_het.parity",
@@ -47,8 +43,7 @@ for name in {names}:
     importlib.import_module(name)
 assert "keras_het.labels" not in sys.modules
 """
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    python("-c", code, check=True)
 
 
 def source_of(module):
@@ -85,25 +80,16 @@ def test_private_attributes_of_keras_are_read_in_one_file():
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_the_table_of_contents_is_sorted_and_complete(name):
+def test_the_table_of_contents_is_sorted_and_complete_and_no_module_has_the_name_of_a_function_beside_it(name):
     package = importlib.import_module(name)
     assert package.__all__ == sorted(package.__all__, key=lambda name: (not name.isupper(), name))  # constants first
     defined = {key for key, value in vars(package).items() if within(getattr(value, "__module__", ""), (name,))}
     bases = {key for key in defined if inspect.isabstract(vars(package)[key])}
     assert {key for key in defined - bases if not key.startswith("_")} <= set(package.__all__)
     assert [key for key in package.__all__ if not hasattr(package, key)] == []
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_no_module_has_the_name_of_a_public_function_beside_it(name):
-    """`import keras_het.explain.covariance as m` gave the function."""
-    package = importlib.import_module(name)
+    # `import keras_het.explain.covariance as m` gave the function.
     folder = {module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))}
     assert [key for key in folder & {*package.__all__} if not inspect.ismodule(getattr(package, key))] == []
-
-
-def test_every_public_module_is_a_folder_with_a_table_of_contents():
-    assert {module.__name__ for module in public_modules(keras_het)} <= set(PACKAGES)
 
 
 EXAMPLES = [
@@ -118,15 +104,13 @@ def test_the_examples_in_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
-def test_a_misspelt_name_is_given_to_python_which_suggests_one_like_it():
-    with pytest.raises(AttributeError, match="module 'keras_het' has no attribute 'HeteroscedasticDens'") as error:
-        keras_het.HeteroscedasticDens  # noqa: B018
-    assert (error.value.name, error.value.obj) == ("HeteroscedasticDens", keras_het)
-    assert "HeteroscedasticDense" in dir(error.value.obj)
-
-
 def test_the_flagship_layers_are_at_the_top_and_what_is_shown_is_public():
     assert keras_het.HeteroscedasticDense is keras_het.layers.HeteroscedasticDense
     assert keras_het.NoiseTransition is keras_het.layers.NoiseTransition
     assert pickle.loads(pickle.dumps(keras_het.HeteroscedasticDense)) is keras_het.HeteroscedasticDense
     assert {*keras_het.__all__, "__version__"} == set(dir(keras_het))
+    # Python suggests a name like one that is misspelt.
+    with pytest.raises(AttributeError, match="module 'keras_het' has no attribute 'HeteroscedasticDens'") as error:
+        keras_het.HeteroscedasticDens  # noqa: B018
+    assert (error.value.name, error.value.obj) == ("HeteroscedasticDens", keras_het)
+    assert {module.__name__ for module in public_modules(keras_het)} <= set(PACKAGES)

@@ -15,7 +15,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops import DiagonalNormal, Mean, Nodes, expectation
-from tests.common import compiled, refuses, reloaded
+from tests.common import compiled, refuses, reloaded, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -119,17 +119,18 @@ def test_a_new_loss_trains_leaves_out_labels_is_checked_and_comes_back_from_a_fi
 def test_the_new_link_is_what_it_says():
     model = make_model(link=NormalizedCauchit(), integrator=QuasiMonteCarlo(1 << 12))
     normal = model.layers[-1].logit_distribution(X)
-    loc, scale = (ops.convert_to_numpy(x).astype("float64") for x in (normal.loc, ops.sqrt(normal.variance())))
+    loc, scale = (x[..., None].astype("float64") for x in to_numpy(normal.loc, ops.sqrt(normal.variance())))
     z, weights = np.polynomial.hermite_e.hermegauss(60)
-    mean = np.sum(weights * (0.5 + np.arctan(loc[..., None] + scale[..., None] * z) / np.pi), axis=-1)
+    mean = np.sum(weights * (0.5 + np.arctan(loc + scale * z) / np.pi), axis=-1)
     np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)), mean / mean.sum(-1, keepdims=True), atol=2e-3)
+    assert keras_het.homoscedastic(model, units=5).layers[-1].units == 5  # a Dense layer of other classes
 
 
-def test_a_head_with_a_new_link_becomes_no_dense_layer_of_the_same_classes():
-    model = make_model(link=NormalizedCauchit())
-    with pytest.raises(ValueError, match="have a head with the link softmax or sigmoid"):
-        keras_het.homoscedastic(model)
-    assert keras_het.homoscedastic(model, units=5).layers[-1].units == 5
+@keras.saving.register_keras_serializable("tests")
+class Unexplained(LowRank):
+    """Covariance with factors that does not say how to explain them."""
+
+    factor_weights = Covariance.factor_weights
 
 
 @pytest.mark.parametrize(("call", "text"), [
@@ -140,6 +141,10 @@ def test_a_head_with_a_new_link_becomes_no_dense_layer_of_the_same_classes():
     (lambda: make_model(covariance=Isotropic(), num_factors=2),
      "`covariance` must be None, or `num_factors` its default: pass it to the covariance.*Received: num_factors=2"),
     (lambda: make_model(covariance="banded"), "`covariance` must be a Covariance, or a serialised dict. Received"),
+    (lambda: keras_het.homoscedastic(make_model(link=NormalizedCauchit())),
+     "have a head with the link softmax or sigmoid"),
+    (lambda: explain.covariance(make_model(covariance=Unexplained(1)), X),  # it would have the diagonal alone
+     "The covariance must define `basis` and `factor_weights`.* Received: Unexplained with num_factors=1"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused_with_what_does(call, text):
     with refuses(text):
@@ -149,24 +154,8 @@ def test_what_does_not_fit_is_refused_with_what_does(call, text):
 @pytest.mark.parametrize("kind", [Diagonal, LowRank, ParameterEfficient])
 def test_objects_make_what_the_short_spelling_makes(kind):
     factors, efficient = 0 if kind is Diagonal else 3, kind is ParameterEfficient
-    heads = [
-        make_model(covariance=kind()).layers[-1],
-        make_model(num_factors=factors, parameter_efficient=efficient).layers[-1],
-    ]
+    short = {"num_factors": factors, "parameter_efficient": efficient}
+    heads = [make_model(**arguments).layers[-1] for arguments in ({"covariance": kind()}, short)]
     assert [(head.num_factors, head.parameter_efficient) for head in heads] == [(factors, efficient)] * 2
     assert [weight.shape for weight in heads[0].weights] == [weight.shape for weight in heads[1].weights]
     assert HeteroscedasticDense.from_config(heads[0].get_config()).get_config() == heads[0].get_config()
-
-
-@keras.saving.register_keras_serializable("tests")
-class Unexplained(LowRank):
-    """Covariance with factors that does not say how to explain them."""
-
-    factor_weights = Covariance.factor_weights
-
-
-def test_factors_that_nothing_explains_are_refused():
-    """The explanation would have the diagonal alone, with wrong signs between classes."""
-    text = "The covariance must define `basis` and `factor_weights`.* Received: Unexplained with num_factors=1"
-    with pytest.raises(ValueError, match=text):
-        explain.covariance(make_model(covariance=Unexplained(1)), X)

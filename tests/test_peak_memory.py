@@ -1,16 +1,17 @@
 """Peak memory of new processes: constant in the number of nodes, and within 4 GiB for the joint losses.
 
-tests/test_step_memory.py asks the compiler of JAX, in seconds.
+In seconds, the compiler of JAX says how much memory a training step needs.
 """
 
-import os
-import subprocess
-import sys
-
 import keras
+import numpy as np
 import pytest
 
-pytestmark = pytest.mark.thorough  # minutes
+from keras_het.integrators import QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense
+from tests.common import python, sparse_crossentropy
+
+thorough = pytest.mark.thorough  # minutes
 
 # Not ru_maxrss: on Linux a child inherits it from its parent process, and a test session can be large.
 PRINT_PEAK = """
@@ -78,10 +79,8 @@ def peak_mebibytes(code):
     # step). With a fixed threshold it gives them back, and the peak is what the step holds. A step that JAX finds
     # compiled would miss the memory of its compilation; and it is optimised as for users.
     as_users = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
-    environment = {**os.environ, **as_users, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-    result = subprocess.run([sys.executable, "-c", code + PRINT_PEAK], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
-    return float(result.stdout.split()[-1])
+    run = python("-c", code + PRINT_PEAK, check=True, MALLOC_MMAP_THRESHOLD_=str(1 << 20), **as_users)
+    return float(run.stdout.split()[-1])
 
 
 def of_head(num_samples, use=TRAIN):
@@ -102,6 +101,7 @@ def of_labels(num_samples):
 
 
 # Few nodes of pixels are ten chunks: TensorFlow has some chunks of a loop in flight, and with two or three not yet all.
+@thorough
 @pytest.mark.parametrize(
     ("measure", "few", "many"), [(of_head, 256, 4096), (of_pixels, 80, 320), (of_labels, 250, 1000)]
 )
@@ -112,11 +112,43 @@ def test_it_stays_within_the_limit_and_is_flat_in_the_nodes(measure, few, many):
     assert large <= min(1.15 * small, GIBIBYTES_4), text
 
 
+@thorough
 def test_prediction_does_not_hold_the_nodes_at_once_either():
     few, many = (of_head(num_samples, PREDICT) for num_samples in (256, 2048))
     all_at_once = 128 * 1000 * (2048 - 256) * 4 / 2**20  # MiB that a block of all the nodes would add
     assert many - few < 0.35 * all_at_once, f"{few:.0f} MiB at S=256, {many:.0f} MiB at S=2048"
 
 
+@thorough
 def test_a_training_step_of_a_model_stays_within_the_limit():
     assert peak_mebibytes(SEGMENTATION) <= GIBIBYTES_4
+
+
+BATCH, FEATURES, UNITS, FACTORS = 128, 64, 1000, 15
+FEW, MANY = 256, 2048
+
+
+def step_bytes(num_samples, chunk_size=None):
+    """Returns the bytes that the loss of a batch and its gradient need beside arguments and results."""
+    import jax
+
+    head = HeteroscedasticDense(UNITS, FACTORS, integrator=QuasiMonteCarlo(num_samples, chunk_size=chunk_size), seed=0)
+    head.build((None, FEATURES))
+    loss = sparse_crossentropy()
+
+    def loss_of(trainable, others, x, y):
+        outputs, _ = head.stateless_call(trainable, others, x, training=True)
+        return loss(y, outputs)
+
+    weights = ([v.value for v in head.trainable_variables], [v.value for v in head.non_trainable_variables])
+    x, y = np.zeros((BATCH, FEATURES), "float32"), np.zeros(BATCH, "int32")
+    return jax.jit(jax.grad(loss_of)).lower(*weights, x, y).compile().memory_analysis().temp_size_in_bytes
+
+
+NODES = 4 * (MANY - FEW) * (UNITS + FACTORS)  # bytes that the nodes themselves take
+
+
+@pytest.mark.skipif(keras.config.backend() != "jax", reason="only JAX says what a program will need")
+def test_more_samples_add_their_nodes_alone():
+    assert (step_bytes(MANY) - step_bytes(FEW)) <= 3 * NODES
+    assert 3 * NODES < 4 * BATCH * UNITS * (MANY - FEW) / 20  # far below what all logits would take

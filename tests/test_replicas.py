@@ -6,9 +6,7 @@ starts.
 
 import contextlib
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
 import keras
@@ -17,7 +15,7 @@ import pytest
 
 from keras_het import losses, metrics, models
 from keras_het.losses.distribution_loss import DistributionLoss
-from tests.common import attempt, compiled
+from tests.common import attempt, python, sparse_crossentropy
 from tests.marks import grid
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
@@ -28,7 +26,6 @@ X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS
 OF_EACH = {
     "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
     "SmoothedCrossentropy": {"label_smoothing": 0.1},
-    "AnnotatorsLoss": {},
 }
 LOSSES = {
     name: kind
@@ -45,36 +42,29 @@ def make_model(seed=0):
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
 
 
-def make(name, kinds):
-    if name in LOSSES:
-        return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
-    return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
+def make(name):
+    arguments = {} if name.startswith("Annotators") else {"from_logits": True, **OF_EACH.get(name, {})}
+    return {**METRICS, **LOSSES}[name](**arguments)
 
 
-def metric_results(name, scope, made=None):
+def result(name, scope, made=None):
+    """Returns the values of a metric, the weights after a training with a loss, or the losses of early learning."""
     with scope():
-        model = make_model()
-        loss, metric = keras.losses.SparseCategoricalCrossentropy(from_logits=True), made or make(name, METRICS)
-        model.compile("sgd", loss, metrics=[metric], jit_compile=False)
-    return list(model.evaluate(X, LABELS, batch_size=BATCH, verbose=0, return_dict=True).values())
-
-
-def loss_weights(name, scope, made=None):
-    with scope():
-        model = compiled(make_model(), keras.optimizers.SGD(0.1), made or make(name, LOSSES), jit_compile=False)
+        model, loss, metrics = make_model(), sparse_crossentropy(), []
+        if name in METRICS:
+            metrics = [made or make(name)]
+        elif name in LOSSES:
+            loss = make(name)
+        else:
+            model = models.EarlyLearning(model.inputs, model.outputs[0], EXAMPLES)
+        model.compile(keras.optimizers.SGD(0.1), loss, metrics=metrics, jit_compile=False)
+    if metrics:
+        return list(model.evaluate(X, LABELS, batch_size=BATCH, verbose=0, return_dict=True).values())
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
-    model.fit(X, labels, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
-    return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
-
-
-def early_learning_losses(name, scope):
-    with scope():
-        plain = make_model()
-        model = models.EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
-    weight = models.with_index(EXAMPLES)
-    return model.fit(X, LABELS, sample_weight=weight, batch_size=BATCH, epochs=2, verbose=0).history["loss"]
+    weight = models.with_index(EXAMPLES) if name == EARLY_LEARNING else None
+    arguments = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    history = model.fit(X, labels, sample_weight=weight, **arguments).history["loss"]
+    return history if weight is not None else np.concatenate([each.ravel() for each in model.get_weights()]).tolist()
 
 
 def main(path, *names):
@@ -84,15 +74,10 @@ def main(path, *names):
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
     scope, results = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
-    for kinds, function in (
-        (METRICS, metric_results),
-        (LOSSES, loss_weights),
-        ({EARLY_LEARNING: None}, early_learning_losses),
-    ):
-        for name in set(kinds) & set(names) if names else kinds:
-            results[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
-            if name in OUTSIDE:
-                results[f"{name}, made outside"] = attempt(function, name, scope, make(name, kinds))
+    for name in names or (*METRICS, *LOSSES, EARLY_LEARNING):
+        results[name] = [attempt(result, name, where) for where in (contextlib.nullcontext, scope)]
+        if name in OUTSIDE:
+            results[f"{name}, made outside"] = attempt(result, name, scope, make(name))
     pathlib.Path(path).write_text(json.dumps(results))
 
 
@@ -108,10 +93,8 @@ def cases(names):
 def results(tmp_path_factory, pytestconfig):
     """Returns the results of losses and metrics on one replica, and on two."""
     names = [] if pytestconfig.getoption("--thorough") else SPAN
-    path, root = tmp_path_factory.mktemp("replicas") / "found.json", pathlib.Path(__file__).parent.parent
-    command = [sys.executable, "-m", "tests.test_replicas", str(path), *names]
-    run = subprocess.run(command, cwd=root, env=os.environ, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-2000:]
+    path = tmp_path_factory.mktemp("replicas") / "found.json"
+    python("-m", "tests.test_replicas", str(path), *names, check=True)
     return json.loads(path.read_text())
 
 

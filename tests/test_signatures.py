@@ -91,21 +91,13 @@ def wrong_fields(value, is_public):
     return set(fields(value)) ^ set(names) | {name for name in names if names.count(name) > 1}
 
 
-def test_public_names_are_annotated_and_their_arguments_described():
+def test_public_names_are_annotated_and_their_arguments_and_fields_described():
     public, named = public_definitions(), records()
     assert len(public) > 60
+    assert (PACKAGE / "py.typed").exists()
     assert [name for path, value in public.items() for name in without_annotation(path, value)] == []
     wrong = {path: wrong_arguments(value) for path, value in public.items() if path not in named}
     assert {path: names for path, names in wrong.items() if names} == {}
-
-
-def test_fields_are_described():
-    public, wrong = public_definitions(), {}
-    for path, value in records().items():
-        wrong[path] = wrong_fields(value, path in public)
-    assert len(wrong) > 20
-    assert {path: names for path, names in wrong.items() if names} == {}
-
-
-def test_types_are_announced():
-    assert (PACKAGE / "py.typed").exists()
+    fields_of = {path: wrong_fields(value, path in public) for path, value in named.items()}
+    assert len(fields_of) > 20
+    assert {path: names for path, names in fields_of.items() if names} == {}

@@ -3,13 +3,10 @@
 import resource
 import time
 
-import keras
-import numpy as np
 import pytest
 
 from keras_het import covariances, integrators, layers, links, losses, metrics, models
-from keras_het.covariances.low_rank import PixelLowRank, UnitRows
-from keras_het.models.rescaling import RescaledConstraint, RescaledRegularizer
+from tests.fuzz.subjects import KINDS, new
 
 pytestmark = pytest.mark.refusal
 
@@ -20,43 +17,11 @@ NO_SIZES = {"seed", "ignore_class"}
 OF_A_HEAD = ("Latent", "LowRank", "Narrow", "PixelLowRank", "ParameterEfficient")
 
 
-def ends(layer):
-    inputs = keras.Input((2,))
-    return inputs, layer(inputs)
-
-
-# How to make what needs arguments, or has sizes that may be None.
-MADE = {
-    "HeteroscedasticDense": lambda: layers.HeteroscedasticDense(4, seed=0),
-    "NoiseTransition": lambda: layers.NoiseTransition(3, num_annotators=2),
-    "Clock": lambda: layers.HeteroscedasticDense(4).clock,
-    "UnitRows": lambda: UnitRows(2, seed=0),
-    "Latent": lambda: covariances.Latent(2),
-    "LowRank": lambda: covariances.LowRank(2),
-    "Narrow": lambda: covariances.Narrow(2, width=3),
-    "ParameterEfficient": lambda: covariances.ParameterEfficient(2),
-    "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
-    "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
-    "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
-    "EarlyLearning": lambda: models.EarlyLearning(*ends(keras.layers.Dense(2)), 4),
-    "DistributionModel": lambda: models.DistributionModel(*ends(layers.JointHeteroscedasticDense(2, seed=0))),
-    "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
-    "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
-    "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
-    "PixelLowRank": lambda: PixelLowRank(2),
-    "RescaledConstraint": lambda: RescaledConstraint(keras.constraints.MaxNorm(), 2.0),
-    "RescaledRegularizer": lambda: RescaledRegularizer(keras.regularizers.L2(), 2.0),
-    "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
-}
-
-
 def config_of(kind):
     """Returns a config with all sizes, or None if no argument is a size."""
-    return MADE.get(kind.__name__, kind)().get_config()
+    return new(kind).get_config()
 
 
-KNOWN = {name: kind for name, kind in keras.saving.get_custom_objects().items() if name.startswith("keras_het>")}
-KINDS = [kind for _, kind in sorted(KNOWN.items()) if isinstance(kind, type)]
 SIZES = [
     (kind, name)
     for kind in KINDS

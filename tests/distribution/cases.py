@@ -62,9 +62,9 @@ def of_transition() -> Case:
     return compiled(network(head, transition), head.link.loss(), X, CLASSES)
 
 
-def of_distribution(head: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
+def of_distribution(kind: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
     """A model that trains on the whole distribution of its head."""
-    inputs = keras.Input(x.shape[1:])
+    inputs, head = keras.Input(x.shape[1:]), kind(UNITS, 3, seed=0, name="head")
     return compiled(DistributionModel(inputs, head(inputs)), loss, x, y)
 
 
@@ -76,27 +76,17 @@ def of_early_learning() -> Case:
 
 
 CASES = {
-    f"{covariance} {link}": functools.partial(of_head, covariance, link) for covariance in COVARIANCES for link in LINKS
-}
-CASES |= {
+    **{f"{kind} {link}": functools.partial(of_head, kind, link) for kind in COVARIANCES for link in LINKS},
     "full Monte Carlo": lambda: of_head("full", integrator=integrators.MonteCarlo(32)),
     "full, sampled sigmoid": lambda: of_head("full", "sigmoid", SAMPLER()),
     "full Taylor": lambda: of_head("full", integrator=integrators.Taylor()),
     "transition": of_transition,
     "label vectors": lambda: of_distribution(
-        layers.JointHeteroscedasticDense(UNITS, 3, seed=0, name="head"),
-        losses.JointMultiLabelCrossentropy(8),
-        X,
-        VECTORS,
+        layers.JointHeteroscedasticDense, losses.JointMultiLabelCrossentropy(8), X, VECTORS
     ),
     "pixels": lambda: of_distribution(
-        layers.StochasticSegmentation(UNITS, 3, seed=0, name="head"),
-        losses.JointSegmentationCrossentropy(UNITS, 8),
-        PIXELS,
-        MAPS,
+        layers.StochasticSegmentation, losses.JointSegmentationCrossentropy(UNITS, 8), PIXELS, MAPS
     ),
-    "targets": lambda: of_distribution(
-        layers.HeteroscedasticNormal(UNITS, 3, seed=0, name="head"), losses.MultivariateNormalNLL(), X, TARGETS
-    ),
+    "targets": lambda: of_distribution(layers.HeteroscedasticNormal, losses.MultivariateNormalNLL(), X, TARGETS),
     "early learning": of_early_learning,
 }

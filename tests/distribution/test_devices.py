@@ -4,21 +4,21 @@ They run in `nox -s "integrations(devices)"` and with `--thorough`: each starts 
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
+import re
 
 import keras
 import numpy as np
 import pytest
 
+import keras_het
+from tests.common import ROOT, python
+from tests.distribution import compiled
 from tests.distribution.cases import CASES, STEPS
 from tests.distribution.training import LAYOUTS
 
 pytestmark = pytest.mark.thorough
 
-ROOT, BACKEND = pathlib.Path(__file__).parents[2], keras.config.backend()
+BACKEND = keras.config.backend()
 SEVERAL = list(LAYOUTS) if BACKEND == "jax" else ["replicas"]
 REMEMBERS = {"early learning"}  # and refuses replicas
 SCRIPT = "guides/scripts/several_devices_torch.py"
@@ -27,16 +27,9 @@ on_jax = pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution splits 
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="the script is for PyTorch")
 
 
-def start(*arguments):
-    """Runs Python in a process of its own, with four devices on JAX."""
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
-
-
 def output_of(*arguments):
-    done = start(*arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    """Runs Python in a process of its own, with four devices on JAX."""
+    return python(*arguments, JAX_NUM_CPU_DEVICES="4", OMP_NUM_THREADS="1", check=True).stdout
 
 
 def train(path, *arguments):
@@ -83,7 +76,7 @@ def test_every_case_trains_on_several_devices_as_on_one(results, name):
 
 @on_jax
 def test_a_file_of_four_devices_goes_on_on_one_and_back(tmp_path):
-    result = json.loads(output_of("-m", "tests.distribution.checkpoint", str(tmp_path)).splitlines()[-1])
+    result = json.loads(output_of("-m", "tests.distribution.training", "files", str(tmp_path)).splitlines()[-1])
     four, one, later, again = (result[name] for name in ("four", "one", "one, later", "four again"))
     assert [state["clock"] for state in (four, one, result["one, weights alone"], later, again)] == [2, 2, 2, 4, 4]
     assert [state["split"] for state in (four, one, later, again)] == [7, 0, 0, 7]
@@ -115,6 +108,47 @@ def test_the_script_trains_in_two_processes_as_in_one(tmp_path):
 
 @on_torch
 def test_ranks_of_unequal_batches_are_refused():
-    done = start(*TORCHRUN, SCRIPT, "--batch-size", "33")
+    done = python(*TORCHRUN, SCRIPT, "--batch-size", "33")
     rule = "`batch_size` must be divisible by the number of processes, in every step"
     assert f"ValueError: {rule}. Received: ranks of [17, 16] examples" in done.stderr
+
+
+SIZES = {"units": 100_000, "features": 64, "batch": 128}
+AS_USERS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
+
+
+def measured(covariance, count, **sizes):
+    """A compiled step, in a process of its own, which has the devices."""
+    row = json.dumps({"covariance": covariance, "devices": count, **SIZES, **sizes})
+    return json.loads(python("-m", compiled.__name__, row, check=True, **compiled.ENVIRONMENT, **AS_USERS).stdout)
+
+
+def estimated(covariance, count):
+    """MiB of a step on each of some devices, by `estimate_cost`."""
+    rows = keras_het.estimate_cost(**SIZES, devices=count).rows
+    (found,) = [row for row in rows if row.covariance == covariance]
+    return found.train_bytes / 2**20
+
+
+@on_jax
+@pytest.mark.parametrize("covariance", ["low_rank", "parameter_efficient"])
+def test_each_of_four_devices_holds_a_quarter_and_gathers_no_classes(covariance):
+    """What XLA compiles: K = 100,000, D = 64, R = 15; and the estimates are within 30%."""
+    one, four = (measured(covariance, count) for count in compiled.DEVICES)
+    assert one["exchanged"] == {}
+    assert four["MiB"] == pytest.approx(one["MiB"] / 4, rel=0.2)
+    assert not large(four["exchanged"], SIZES["units"] // 4)
+    for count, found in zip(compiled.DEVICES, (one, four), strict=True):
+        assert estimated(covariance, count) == pytest.approx(found["MiB"], rel=0.3)
+
+
+@on_jax
+@pytest.mark.parametrize("covariance", ["diagonal", "narrow", "latent"])
+def test_the_other_heads_gather_no_classes(covariance):
+    assert not large(measured(covariance, 4, units=8000, batch=32)["exchanged"], 2000)
+
+
+def large(exchanged, size):
+    """The exchanged tensors with an axis of at least so many entries."""
+    shapes = [shape for kind in exchanged.values() for shape in kind]
+    return [shape for shape in shapes if any(int(axis) >= size for axis in re.findall(r"(?<=[\[,])\d+", shape))]

@@ -2,7 +2,7 @@
 
 It writes JSON, in a process of its own, since devices must be made before a backend starts. ENGINE is `jax`, on four
 devices, with the layouts of `LAYOUTS`; `tensorflow`, on two replicas; or `torch`, in each of two processes that
-torchrun starts.
+torchrun starts. The engine `files` prints what `files` compares, on JAX.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from keras_het.layers.noisy_dense import NoisyDense
 from tests.common import attempt
 from tests.distribution import cases
 
+FILE_CASE = "parameter-efficient softmax"
 LAYOUTS = {"data": None, "classes": (1, 4), "both": (2, 2)}  # of the four devices: batch, model
 
 
@@ -126,13 +127,61 @@ def on_torch(name, steps):
     return {"one": one, "replicas": found(case.model, losses)}
 
 
+def train_on(model, steps):
+    """The mean loss of two steps, after so many."""
+    rows = slice(steps * cases.BATCH, (steps + 2) * cases.BATCH)
+    return model.fit(cases.X[rows], cases.CLASSES[rows], cases.BATCH, shuffle=False, verbose=0).history["loss"]
+
+
+def state(model):
+    """Predictions, the clock, and the weights that devices share."""
+    return {
+        "predictions": np.asarray(model.predict(cases.X[:16], verbose=0)).tolist(),
+        "clock": int(model.get_layer("head").clock.step.numpy()),
+        "split": sum(is_split(weight.value) for weight in model.weights),
+    }
+
+
+def files(folder):
+    """Files of a model on four devices, loaded on one, and back; returns what is compared.
+
+    Two steps on four devices that share data and classes, a file, and two more steps, on the four and on one that loads
+    the file; then a file of the one, loaded on the four.
+    """
+    mesh = keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
+    layout = keras_het.distribution.layout_map(make(FILE_CASE).model, mesh)
+    four = keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope
+    parts = {}
+    with four():
+        model = make(FILE_CASE).model
+        train_on(model, 0)
+        model.save(folder / "four.keras")
+        model.save_weights(folder / "four.weights.h5")
+        parts["four"] = {**state(model), "losses": train_on(model, 2)}
+    loaded = keras.saving.load_model(folder / "four.keras")
+    parts["one"] = {**state(loaded), "losses": train_on(loaded, 2)}
+    other = make(FILE_CASE).model
+    other.load_weights(folder / "four.weights.h5")
+    parts["one, weights alone"] = state(other)
+    loaded.save(folder / "one.keras")
+    parts["one, later"] = state(loaded)
+    with four():
+        back = keras.saving.load_model(folder / "one.keras")
+        parts["four again"] = {**state(back), "losses": train_on(back, 4)}
+    parts["one, later"]["losses"] = train_on(loaded, 4)
+    return parts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("engine", choices=["jax", "tensorflow", "torch"])
-    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("engine", choices=["jax", "tensorflow", "torch", "files"])
+    parser.add_argument("file", type=pathlib.Path, help="of the results; a folder for the engine `files`")
     parser.add_argument("--steps", type=int, default=cases.STEPS)
     parser.add_argument("--names", nargs="*", help="of cases; all if none is given")
     options = parser.parse_args()
+    if options.engine == "files":
+        print(json.dumps(files(options.file)))
+        return
     run, results = {"jax": on_jax, "tensorflow": on_tensorflow, "torch": on_torch}[options.engine], {}
     for name in options.names or cases.CASES:
         results[name] = attempt(run, name, options.steps)

@@ -71,62 +71,35 @@ class Change(NamedTuple):
     value: Any
 
 
-def cut(content, place, value):
-    return content[: int(place * len(content))]
+def splice(content, place, value):
+    """Puts other bytes in the place of some: of none to insert them, and none of the rest to cut it."""
+    start, (length, others) = int(place * len(content)), value
+    return content[:start] + others + content[start + length :]
 
 
-def flip(content, place, value):
-    changed = bytearray(content)
+SPLICES = st.one_of(
+    st.just((1 << 40, b"")),
+    st.binary(min_size=1, max_size=1).map(lambda byte: (1, byte)),
+    st.integers(1, 500).map(lambda length: (length, bytes(length))),
+    st.binary(min_size=1, max_size=20).map(lambda others: (0, others)),
+)
+
+
+def member(content, place, value):
+    """Drops a member of an archive, or puts another name or content in its place or beside it; skips other files."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    except Exception:  # an earlier damage
+        return content
+    if not members:
+        return content
+    index, (is_replaced, *changed) = int(place * len(members)), value
     if changed:
-        changed[int(place * len(changed))] ^= value
-    return bytes(changed)
-
-
-def zero(content, place, value):
-    start = int(place * len(content))
-    return content[:start] + bytes(len(content[start : start + value])) + content[start + value :]
-
-
-def insert(content, place, value):
-    start = int(place * len(content))
-    return content[:start] + value + content[start:]
-
-
-def of_members(change):
-    """A damage of an archive, by one of the list of its members; other files stay as they are."""
-
-    def damage(content, place, value):
-        try:
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                members = [(info.filename, archive.read(info)) for info in archive.infolist()]
-        except Exception:  # an earlier damage
-            return content
-        if not members:
-            return content
-        members = change(members, int(place * len(members)), value)
-        return zipped(members, zipfile.ZIP_DEFLATED if int(100 * place) % 2 else zipfile.ZIP_STORED)
-
-    return damage
-
-
-@of_members
-def replace_member(members, index, value):
-    return [(name, CONTENTS[value]() if i == index else each) for i, (name, each) in enumerate(members)]
-
-
-@of_members
-def rename_member(members, index, value):
-    return [(value if i == index else name, each) for i, (name, each) in enumerate(members)]
-
-
-@of_members
-def add_member(members, index, value):
-    return [*members, (NAMES[index % len(NAMES)], CONTENTS[value]())]
-
-
-@of_members
-def drop_member(members, index, value):
-    return [each for i, each in enumerate(members) if i != index]
+        (name, inside), old = changed, members[index]
+        changed = [(old[0] if name is None else name, old[1] if inside is None else CONTENTS[inside]())]
+    members[index : index + is_replaced] = changed
+    return zipped(members, zipfile.ZIP_DEFLATED if int(100 * place) % 2 else zipfile.ZIP_STORED)
 
 
 def line(content, place, value):
@@ -142,16 +115,13 @@ LINES = [
     "index,label,suggested,score,is_issue,kind,corrected", "index,index,label,corrected", ",,,,,,", "\x00,\x00",
     "0,cat,dog,nan,1,kind,dog,more,and more", "0;cat;dog", "\ud800,cat,,,,,dog",
 ]  # fmt: skip
+MEMBERS = st.just((True,)) | st.tuples(
+    st.booleans(), st.none() | st.sampled_from(NAMES), st.none() | st.sampled_from(list(CONTENTS))
+)
 DAMAGES = {
-    "cut": (cut, st.none()),
-    "flip": (flip, st.integers(1, 255)),
-    "zero": (zero, st.integers(1, 500)),
-    "insert": (insert, st.binary(min_size=1, max_size=20)),
+    "bytes": (splice, SPLICES),
     "line": (line, st.sampled_from(LINES) | st.text(max_size=30)),
-    "replace member": (replace_member, st.sampled_from(list(CONTENTS))),
-    "rename member": (rename_member, st.sampled_from(NAMES)),
-    "add member": (add_member, st.sampled_from(list(CONTENTS))),
-    "drop member": (drop_member, st.none()),
+    "member": (member, MEMBERS),
 }
 
 

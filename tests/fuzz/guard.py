@@ -1,6 +1,7 @@
 """Watches code that reads hostile data: it may run, write and connect nothing, and takes little memory and time."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import sys
@@ -17,22 +18,14 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 class _Watch:
     """What Python's audit events say of the guarded code; one hook, which cannot be removed, serves all guards."""
 
-    def __init__(self):
-        self.allowed, self.found, self.is_installed = None, [], False
-
-    def install(self):
-        if not self.is_installed:
-            sys.addaudithook(self)
-            self.is_installed = True
+    allowed, found = None, ()
 
     def __call__(self, event, arguments):
         if self.allowed is None:
             return
-        if event in RUNS_CODE and not _of_an_import(event):
-            self.found.append(f"{event} {arguments[:2]}")
-            return
+        runs = event in RUNS_CODE and not _of_an_import(event)
         changes = event in MOVES_FILES or (event == "open" and _writes(arguments))
-        if changes and not self._may_write(_whole_path(event, arguments)):
+        if runs or (changes and not self._may_write(_whole_path(event, arguments))):
             self.found.append(f"{event} {arguments[:2]}")
 
     def _may_write(self, path):
@@ -43,6 +36,7 @@ class _Watch:
 
 
 WATCH = _Watch()
+install = functools.cache(lambda: sys.addaudithook(WATCH))
 
 
 def _whole_path(event, arguments):
@@ -69,7 +63,7 @@ def guarded(allowed, megabytes=512, seconds=20):
 
     Code that waits takes no seconds of a processor: pytest's `faulthandler_timeout` prints where it is.
     """
-    WATCH.install()
+    install()
     before, start = _reset_peak(), time.process_time()
     WATCH.allowed, WATCH.found = pathlib.Path(allowed).resolve(), []
     try:

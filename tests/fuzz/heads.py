@@ -2,7 +2,7 @@
 
 import pathlib
 import tempfile
-import types
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,56 +11,34 @@ from keras import ops
 
 from keras_het import covariances, integrators, layers
 from tests import layer_contract
+from tests.common import session
 from tests.gradients import layer_gradients
 
-SAMPLED = ("MonteCarlo", "QuasiMonteCarlo")
-INTEGRATORS = {  # those that fit a link, with factors
-    "softmax": (*SAMPLED, "Taylor"),
-    "sigmoid": (*SAMPLED, "ClosedForm"),
-}
 COVARIANCES = ("short", "Diagonal", "LowRank", "ParameterEfficient", "Narrow", "Latent")
 SUM = 1e-4  # by which probabilities may miss one: the rounding of float32 over 40 classes and their logs
 
 
-class Case(types.SimpleNamespace):
+class Case(NamedTuple):
+    """Arguments of a head, its covariance and its integrator, its inputs and weights, and whether it is saved."""
+
+    head: dict[str, Any]
+    covariance: tuple[str, dict[str, Any]]
+    integrator: tuple[str, dict[str, Any]]
+    x: np.ndarray
+    policy: str
+    weight_scale: float
+    is_saved: bool
+
     def make(self):
-        return layers.HeteroscedasticDense(
-            self.units, **self._covariance(), link=self.link, integrator=self._integrator(),
-            temperature=self.temperature,
-            use_bias=self.use_bias, kernel_regularizer=self.regularizer, seed=self.seed, dtype=self.dtype, name="head",
-        )  # fmt: skip
+        (name, own), (rule, sizes) = self.covariance, self.integrator
+        given = own if name == "short" else {"covariance": getattr(covariances, name)(**own)}
+        return layers.HeteroscedasticDense(**self.head, **given, integrator=getattr(integrators, rule)(**sizes))
 
-    def _covariance(self):
-        if self.covariance == "short":
-            return {"num_factors": self.num_factors}
-        arguments = {
-            "initializer": keras.initializers.RandomNormal(stddev=0.1, seed=1) if self.starts_random else "zeros",
-            "regularizer": self.regularizer,
-            "initial_scale": self.initial_scale,
-            "min_scale": self.min_scale,
-        }
-        if self.covariance != "Diagonal":
-            arguments["num_factors"] = self.num_factors
-        if self.covariance == "Narrow":
-            arguments["width"] = self.width
-        return {"covariance": getattr(covariances, self.covariance)(**arguments)}
-
-    def _integrator(self):
-        kind = getattr(integrators, self.integrator)
-        if self.integrator not in SAMPLED:
-            return kind()
-        pairs = {"antithetic": self.antithetic} if self.integrator == "MonteCarlo" else {}
-        return kind(self.num_samples, inference_samples=self.inference_samples, chunk_size=self.chunk_size, **pairs)
-
-    def inputs(self):
-        x = self.input_scale * np.random.default_rng(self.seed).standard_normal((*self.batch, self.features))
-        return x.astype(self.input_dtype)
-
-    def head(self):
-        head, rng = self.make(), np.random.default_rng([self.seed, 1])
-        head.build((None, self.features))
+    def built(self):
+        head, rng = self.make(), np.random.default_rng([self.head["seed"], 1])
+        head.build((None, self.x.shape[-1]))
         for weight in head.trainable_weights:
-            if self.weight_scale and "theta" not in weight.path:
+            if self.weight_scale:
                 weight.assign(self.weight_scale * rng.standard_normal(weight.shape).astype(weight.dtype))
         return head
 
@@ -68,74 +46,64 @@ class Case(types.SimpleNamespace):
 @st.composite
 def cases(draw):
     """Cases in which every part fits the others."""
-    link, covariance = draw(st.sampled_from(list(INTEGRATORS))), draw(st.sampled_from(COVARIANCES))
-    units = draw(st.integers(1 if link == "sigmoid" else 2, 40))
-    features = draw(st.integers(1, 12))
+
+    def one(*values):
+        return draw(st.sampled_from(values))
+
+    link, covariance, regularizer = one("softmax", "sigmoid"), one(*COVARIANCES), one(None, "l2")
+    units, features = draw(st.integers(1 if link == "sigmoid" else 2, 40)), draw(st.integers(1, 12))
     most = features if covariance == "Latent" else units
-    lowest = 0 if covariance == "short" else 1
-    num_factors = 0 if covariance == "Diagonal" else draw(st.none() | st.integers(lowest, min(most, 5)))
-    fitting = INTEGRATORS[link]
-    float64 = keras.config.backend() == "tensorflow"
-    return Case(
-        units=units, features=features, batch=tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
-        link=link, covariance=covariance, num_factors=num_factors, width=draw(st.integers(1, 4)),
-        starts_random=draw(st.booleans()), initial_scale=draw(st.sampled_from([1e-3, 0.15, 3.0])),
-        min_scale=draw(st.sampled_from([0.0, 1e-3, 1.0])), integrator=draw(st.sampled_from(fitting)),
-        num_samples=draw(st.integers(1, 200)), inference_samples=draw(st.none() | st.integers(1, 200)),
-        chunk_size=draw(st.sampled_from([None, 1, 7, 1000])), antithetic=draw(st.booleans()),
-        temperature=draw(st.sampled_from([0.1, 1.0, 5.0, 1000.0])), use_bias=draw(st.booleans()),
-        regularizer=draw(st.sampled_from([None, "l2"])),
-        policy=draw(st.sampled_from(["float32", "mixed_bfloat16", "mixed_float16", "float16"])),
-        dtype=draw(st.sampled_from(["float32", "float64"] if float64 else ["float32"])),
-        input_dtype=draw(st.sampled_from(["float32", "float64", "float16", "int32", "uint8", "bool"])),
-        input_scale=draw(st.sampled_from([0.0, 1.0, 100.0, 1e4])), weight_scale=draw(st.sampled_from([0.0, 0.5, 3.0])),
-        seed=draw(st.integers(0, 2**31 - 1)), saves=draw(st.integers(0, 7)) == 7,
-    )  # fmt: skip
+    factors = st.none() | st.integers(0 if covariance == "short" else 1, min(most, 5))
+    own = {} if covariance == "Diagonal" else {"num_factors": draw(factors)}
+    if covariance != "short":
+        own |= {"initial_scale": one(1e-3, 0.15, 3.0), "min_scale": one(0.0, 1e-3, 1.0), "regularizer": regularizer}
+        own["initializer"] = one("zeros", keras.initializers.RandomNormal(stddev=0.1, seed=1))
+    if covariance == "Narrow":
+        own["width"] = draw(st.integers(1, 4))
+    rule = one("MonteCarlo", "QuasiMonteCarlo", "Taylor" if link == "softmax" else "ClosedForm")
+    sizes = {"antithetic": one(True, False)} if rule == "MonteCarlo" else {}
+    if rule.endswith("MonteCarlo"):
+        sizes |= {"num_samples": draw(st.integers(1, 200)), "chunk_size": one(None, 1, 7, 1000)}
+        sizes["inference_samples"] = draw(st.none() | st.integers(1, 200))
+    head = {"units": units, "link": link, "temperature": one(0.1, 1.0, 5.0, 1000.0), "use_bias": one(True, False)}
+    head |= {"kernel_regularizer": regularizer, "seed": draw(st.integers(0, 2**31 - 1)), "name": "head"}
+    head["dtype"] = one("float32", "float64") if keras.config.backend() == "tensorflow" else "float32"
+    shape = (*draw(st.lists(st.integers(0, 4), min_size=1, max_size=3)), features)
+    x = one(0.0, 1.0, 100.0, 1e4) * np.random.default_rng(head["seed"]).standard_normal(shape)
+    x = x.astype(one("float32", "float64", "float16", "int32", "uint8", "bool"))
+    policy = one("float32", "mixed_bfloat16", "mixed_float16", "float16")
+    weight_scale, is_saved = one(0.0, 0.5, 3.0), draw(st.integers(0, 7)) == 7
+    return Case(head, (covariance, own), (rule, sizes), x, policy, weight_scale, is_saved)
 
 
 def check(case):
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(case.policy)
-    try:
-        head, x = case.head(), case.inputs()
-        check_outputs(head, x)
-        check_sums(head, x)
-        check_repeats(head, x)
-        check_gradients(head, x)
+    with session(policy=case.policy):
+        head = case.built()
+        check_outputs(head, case.x)
+        check_gradients(head, case.x)
         layer_contract.check_config(case.make)
-        if case.saves:
+        if case.is_saved:
             with tempfile.TemporaryDirectory() as folder:
-                layer_contract.check_saved_model(case.make, x.reshape(-1, case.features), pathlib.Path(folder))
-    finally:
-        keras.config.set_dtype_policy(policy)
-    return "saved and loaded" if case.saves else "held"
-
-
-def numbers(head, x, training=False):
-    return ops.convert_to_numpy(head(x, training=training))
+                x = case.x.reshape(-1, case.x.shape[-1])
+                layer_contract.check_saved(case.make, x, pathlib.Path(folder))
 
 
 def check_outputs(head, x):
-    for training in (False, True):
-        outputs = numbers(head, x, training)
+    """Asserts shape, dtype and finite numbers, equal predictions before and after a step, and probabilities."""
+    first, again, trained, after = (
+        ops.convert_to_numpy(head(x, training=training)) for training in (False, False, True, False)
+    )
+    for outputs in (first, trained):
         assert outputs.shape == tuple(head.compute_output_shape(x.shape)), f"shape {outputs.shape}"
         assert outputs.dtype == head.compute_dtype, f"dtype {outputs.dtype}"
-        assert np.isfinite(outputs).all(), f"outputs are not finite, training={training}"
-
-
-def check_sums(head, x):
+        assert np.isfinite(outputs).all(), f"outputs are not finite, training={outputs is trained}"
+    np.testing.assert_array_equal(again, first, err_msg="a second prediction")
+    np.testing.assert_array_equal(after, first, err_msg="a prediction after a step")
     p = ops.convert_to_numpy(head.probabilities(x)).astype("float64")
     assert ((p >= 0) & (p <= 1 + SUM)).all(), f"probabilities from {p.min()} to {p.max()}"
     if head.link.activation == "softmax":
         worst = np.abs(p.sum(-1) - 1).max(initial=0.0)
         assert worst < SUM, f"the sum of probabilities is off by {worst:.2g}"
-
-
-def check_repeats(head, x):
-    first = numbers(head, x)
-    np.testing.assert_array_equal(numbers(head, x), first, err_msg="a second prediction")
-    numbers(head, x, training=True)
-    np.testing.assert_array_equal(numbers(head, x), first, err_msg="a prediction after a step")
 
 
 def check_gradients(head, x):

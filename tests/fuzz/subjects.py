@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-import keras_het
-from keras_het import covariances, integrators, layers, links, losses, metrics
+from keras_het import covariances, integrators, layers, losses, models
+from keras_het.covariances.low_rank import PixelLowRank, UnitRows
+from keras_het.models.rescaling import RescaledConstraint, RescaledRegularizer
 from keras_het.models.temperature_scaler import TemperatureScaler
 
 UNITS, FEATURES = 4, 6
@@ -16,19 +17,47 @@ LOG_P = np.log(np.full((3, UNITS), 1 / UNITS, "float32"))
 T = np.full((UNITS, UNITS), 0.1) + 0.6 * np.eye(UNITS)
 
 
-def model(*ending):
-    return keras.Sequential([keras.Input((FEATURES,)), *ending])
+def ends(layer):
+    inputs = keras.Input((2,))
+    return inputs, layer(inputs)
 
 
-def early_learning():
-    plain = model(keras.layers.Dense(UNITS))
-    return keras_het.models.EarlyLearning(plain.inputs, plain.outputs[0], 10)
+# How to make what needs arguments, or has sizes that may be None.
+MADE = {
+    "HeteroscedasticDense": lambda: layers.HeteroscedasticDense(4, seed=0),
+    "NoiseTransition": lambda: layers.NoiseTransition(3, num_annotators=2),
+    "Clock": lambda: layers.HeteroscedasticDense(4).clock,
+    "UnitRows": lambda: UnitRows(2, seed=0),
+    "Latent": lambda: covariances.Latent(2),
+    "LowRank": lambda: covariances.LowRank(2),
+    "Narrow": lambda: covariances.Narrow(2, width=3),
+    "ParameterEfficient": lambda: covariances.ParameterEfficient(2),
+    "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
+    "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
+    "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
+    "EarlyLearning": lambda: models.EarlyLearning(*ends(keras.layers.Dense(2)), 4),
+    "DistributionModel": lambda: models.DistributionModel(*ends(layers.JointHeteroscedasticDense(2, seed=0))),
+    "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
+    "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
+    "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
+    "PixelLowRank": lambda: PixelLowRank(2),
+    "RescaledConstraint": lambda: RescaledConstraint(keras.constraints.MaxNorm(), 2.0),
+    "RescaledRegularizer": lambda: RescaledRegularizer(keras.regularizers.L2(), 2.0),
+    "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
+}
+
+
+KNOWN_TO_KERAS = sorted(keras.saving.get_custom_objects().items())
+KINDS = [kind for name, kind in KNOWN_TO_KERAS if name.startswith("keras_het>") and isinstance(kind, type)]
+
+
+def new(kind):
+    return MADE.get(kind.__name__, kind)()
 
 
 def subjects():
     """The objects by name, each with inputs, or None if it is no layer."""
-    head = layers.HeteroscedasticDense
-    small = integrators.QuasiMonteCarlo(8)
+    head, small = layers.HeteroscedasticDense, integrators.QuasiMonteCarlo(8)
     heads = {
         "full head": head(UNITS, 2, integrator=small, seed=0),
         "efficient head": head(UNITS, 2, parameter_efficient=True, integrator=integrators.MonteCarlo(8), seed=0),
@@ -44,25 +73,12 @@ def subjects():
         "annotators": layers.NoiseTransition(UNITS, num_annotators=3),
         "scaler": TemperatureScaler(temperature=2.0),
     }
-    others = [
-        links.Sigmoid(),
-        integrators.MonteCarlo(8),
-        integrators.QuasiMonteCarlo(8, chunk_size=3),
-        losses.ForwardCorrectedCrossentropy(T, from_logits=True),
-        losses.SmoothedCrossentropy(0.2),
-        losses.GeneralizedCrossentropy(0.6),
-        losses.SymmetricCrossentropy(0.3, 0.8),
-        losses.AnnotatorsLoss(),
-        losses.MultivariateNormalNLL(),
-        losses.JointMultiLabelCrossentropy(),
-        metrics.ExpectedCalibrationError(),
-        model(keras.layers.Dense(UNITS), TemperatureScaler()),
-        early_learning(),
-    ]
+    of_logits = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(UNITS), TemperatureScaler()])
     return {
         **{name: (made, X) for name, made in heads.items()},
         **{name: (made, LOG_P) for name, made in flips.items()},
-        **{type(made).__name__: (made, None) for made in others},
+        **{kind.__name__: (new(kind), None) for kind in KINDS},
+        "scaled model": (of_logits, None),
     }
 
 
@@ -73,13 +89,9 @@ class Subject(NamedTuple):
     x: Any
 
 
-def serialized():
-    made = {
-        name: Subject(json.loads(json.dumps(keras.saving.serialize_keras_object(each))), x)
-        for name, (each, x) in subjects().items()
-    }
-    keras.utils.clear_session()
-    return made
+def serialized(made):
+    return json.loads(json.dumps(keras.saving.serialize_keras_object(made)))
 
 
-KNOWN = serialized()
+KNOWN = {name: Subject(serialized(made), x) for name, (made, x) in subjects().items()}
+keras.utils.clear_session()

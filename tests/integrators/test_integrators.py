@@ -1,4 +1,4 @@
-import inspect
+import functools
 import tracemalloc
 
 import keras
@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het import integrators
 from keras_het.base.serializable import resolve
-from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonteCarlo, Taylor
+from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonteCarlo
 from keras_het.links import Sigmoid, Softmax
 from keras_het.ops.low_rank import LowRankNormal
+from tests.checks import refusals, refused_arguments
+from tests.common import refuses
 
 pytestmark = pytest.mark.once
 
-ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor]
 SIZE = (4, 2)
 
 
@@ -28,65 +28,31 @@ def integrate(integrator, key=None):
     return ops.convert_to_numpy(integrator.integrate(Sigmoid(), normal().standardized(temperature=1.5), key))
 
 
-@pytest.mark.parametrize("cls", ALL)
-def test_every_integrator_keeps_the_protocol(cls):
-    assert inspect.signature(cls.integrate) == inspect.signature(Integrator.integrate)
-    integrator = cls()
-    assert cls(**integrator.get_config()).get_config() == integrator.get_config()
-    assert integrator.needs in ("mean", "closed_form", "second_order")
-    for name, value in integrator.get_config().items():
-        assert getattr(integrator, name) == value
-
-
-@pytest.mark.parametrize("name", ["QuasiMonteCarlo", "quasi_monte_carlo"])
-def test_get_by_name(name):
-    assert repr(resolve(integrators.Integrator, name)) == repr(QuasiMonteCarlo())
-
-
-def test_get_passes_an_instance_through():
+def test_an_integrator_is_known_by_name_and_as_itself():
+    for name in ("QuasiMonteCarlo", "quasi_monte_carlo"):
+        assert repr(resolve(Integrator, name)) == repr(QuasiMonteCarlo())
     integrator = MonteCarlo(3)
-    assert resolve(integrators.Integrator, integrator) is integrator
+    assert resolve(Integrator, integrator) is integrator
 
 
-@pytest.mark.parametrize(
-    "identifier", ["simpson", 7, None, keras.saving.serialize_keras_object(keras.initializers.Zeros())], ids=repr
+ZEROS = keras.saving.serialize_keras_object(keras.initializers.Zeros())
+COUNT = [("be an integer in [1, 1048576]", 0, -1, 2.5, True, "8", (1 << 20) + 1)]
+test_refusals = refusals(
+    *(
+        refused_arguments(kind, dict.fromkeys(("num_samples", "inference_samples", "chunk_size"), COUNT))
+        for kind in (MonteCarlo, QuasiMonteCarlo)
+    ),
+    [
+        (functools.partial(resolve, Integrator, each), "`integrator` must be ...Received: integrator=")
+        for each in ("simpson", 7, None, ZEROS)
+    ],
 )
-def test_get_refuses_what_is_no_integrator(identifier):
-    with pytest.raises(ValueError, match=r"`integrator` must be .*Received: integrator="):
-        resolve(integrators.Integrator, identifier)
 
 
-@pytest.mark.parametrize("cls", [MonteCarlo, QuasiMonteCarlo])
-@pytest.mark.parametrize("name", ["num_samples", "inference_samples"])
-@pytest.mark.parametrize("value", [0, -1, 2.5, True, "8", (1 << 20) + 1])
-def test_numbers_of_samples_outside_the_range_are_refused(cls, name, value):
-    with pytest.raises(ValueError) as error:
-        cls(**{name: value})
-    assert str(error.value) == f"`{name}` must be an integer in [1, 1048576]. Received: {name}={value!r}"
-
-
-@pytest.mark.parametrize("value", [0, -4, 1.5, "all"])
-def test_chunk_sizes_outside_the_range_are_refused(value):
-    with pytest.raises(ValueError, match=r"`chunk_size` must be an integer in \[1, 1048576\]. Received: chunk_size="):
-        QuasiMonteCarlo(chunk_size=value)
-
-
-def test_tables_above_half_a_gigabyte_are_refused():
-    QuasiMonteCarlo(1 << 16).check(Softmax(), 2000, 48)  # 512 MiB exactly
-    with pytest.raises(
-        ValueError,
-        match=r"`num_samples` must keep the table of nodes.* 512 MiB. Received: num_samples=65536, units=2000",
-    ):
-        QuasiMonteCarlo(1 << 16).check(Softmax(), 2000, 49)
-    with pytest.raises(ValueError, match=r"`inference_samples` must keep"):
-        MonteCarlo(1, inference_samples=1 << 20).check(Softmax(), 1000, 0)
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(
     "integrator", [MonteCarlo(256), MonteCarlo(256, antithetic=True), QuasiMonteCarlo(256)], ids=repr
 )
-def test_making_the_table_takes_at_most_twice_its_memory(integrator):
+def test_making_the_table_takes_at_most_twice_its_memory_and_half_a_gigabyte(integrator):
     tracemalloc.start()
     try:
         nodes = integrator.constant_nodes(1 << 16, 40)
@@ -95,32 +61,25 @@ def test_making_the_table_takes_at_most_twice_its_memory(integrator):
         tracemalloc.stop()
     table = sum(part.nbytes for part in nodes)
     assert peak < 2.1 * table + (64 << 20)  # and what one block takes
-
-
-def test_inference_samples_are_those_asked_for():
-    few, many = MonteCarlo(4, inference_samples=64), MonteCarlo(64)
-    np.testing.assert_array_equal(integrate(few), integrate(many))
-    assert few.draw((0, 0), few.num_samples, *SIZE).num_samples == 4
-    assert few.constant_nodes(*SIZE).num_samples == 64
+    QuasiMonteCarlo(1 << 16).check(Softmax(), 2000, 48)  # 512 MiB exactly
+    with refuses("`num_samples` must keep the table of nodes.* 512 MiB. Received: num_samples=65536, units=2000"):
+        QuasiMonteCarlo(1 << 16).check(Softmax(), 2000, 49)
+    with refuses("`inference_samples` must keep"):
+        MonteCarlo(1, inference_samples=1 << 20).check(Softmax(), 1000, 0)
 
 
 def test_the_default_numbers_of_nodes_are_fewer_up_to_10_classes_and_at_inference():
-    default = QuasiMonteCarlo()
+    default, few = QuasiMonteCarlo(), MonteCarlo(4, inference_samples=64)
     assert [default.training_nodes(units) for units in (2, 10, 11, 1000)] == [64, 64, 256, 256]
     assert QuasiMonteCarlo(32).training_nodes(1000) == 32
     own = QuasiMonteCarlo(32, inference_samples=16)
-    for integrator, expected in ((default, 64), (QuasiMonteCarlo(32), 32), (own, 16)):
+    for integrator, expected in ((default, 64), (QuasiMonteCarlo(32), 32), (own, 16), (few, 64)):
         assert integrator.constant_nodes(*SIZE).num_samples == expected
     assert QuasiMonteCarlo.from_config(default.get_config()).num_samples is None
-
-
-def test_constants_follow_the_size_they_are_asked_for():
-    integrator = QuasiMonteCarlo(8)
-    assert [integrator.constant_nodes(*size).eps_diag.shape for size in ((3, 1), (5, 0), (3, 1))] == [
-        (8, 3),
-        (8, 5),
-        (8, 3),
-    ]
+    np.testing.assert_array_equal(integrate(few), integrate(MonteCarlo(64)))
+    assert few.draw((0, 0), few.num_samples, *SIZE).num_samples == 4
+    shapes = [own.constant_nodes(*size).eps_diag.shape for size in ((3, 1), (5, 0), (3, 1))]
+    assert shapes == [(16, 3), (16, 5), (16, 3)]
 
 
 @pytest.mark.smoke

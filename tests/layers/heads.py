@@ -59,12 +59,35 @@ def built_head(kind, features=FEATURES, weight_seed=0, **arguments):
     return head
 
 
-def set_random_weights(layer, seed=0):
+def set_random_weights(layer, seed=0, dtype="float32"):
     """Sets normal weights of standard deviation 0.5; keeps integer weights, the step counters."""
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
-        if weight.dtype == "float32":
+        if weight.dtype == dtype:
             weight.assign(0.5 * rng.standard_normal(weight.shape))
+
+
+def numpy_distribution(head, x):
+    """Returns loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
+    kernel, bias, scale_kernel, scale_bias, *others = [
+        weight.astype("float64") for weight in head.get_weights() if weight.dtype == "float32"
+    ]
+    loc, multiplier = x @ kernel + bias, head.covariance.learning_rate_multiplier
+    unit = head.covariance.scale_unit
+    affine = multiplier / unit * (x @ scale_kernel + scale_bias)
+    scale_diag = unit * np.logaddexp(0, affine) + head.covariance.min_scale
+    if head.parameter_efficient:
+        row_kernel, row_bias, factor = others
+        return loc, scale_diag, factor, multiplier * (x @ row_kernel + row_bias)
+    if not head.num_factors:
+        return loc, scale_diag, None, None
+    if isinstance(head.covariance, Narrow):
+        narrowing, factor_kernel, factor_bias = others
+        factor_kernel = narrowing @ factor_kernel
+    else:
+        factor_kernel, factor_bias = others
+    factor = multiplier / np.sqrt(head.num_factors) * (x @ factor_kernel + factor_bias)
+    return loc, scale_diag, factor.reshape(*scale_diag.shape, head.num_factors), None
 
 
 def make_model(head, *before, weight_seed=0, **compile_arguments):

@@ -5,13 +5,16 @@ import functools
 import keras
 import numpy as np
 import pytest
+from keras import ops
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 
 from keras_het import layers, losses
 from keras_het.models import DistributionModel
-from tests import layer_contract
-from tests.common import to_numpy
-from tests.layers.heads import set_random_weights
+from tests import layer_contract, reference
+from tests.common import built, to_numpy
+from tests.gradients import layer_gradients
+from tests.layers.heads import numpy_distribution, set_random_weights
 from tests.layers.test_heteroscedastic_dense_export import assert_plain, export_onnx, onnx_warnings, with_torch
 
 UNITS, FEATURES, PIXELS, EXAMPLES = 3, 4, 5, 6
@@ -40,21 +43,12 @@ def parts(kind, seed=1, **arguments):
 @pytest.mark.once
 def test_contract(kind, tmp_path):
     make, x, loss, y = parts(kind)
-    layer_contract.check_config(make)
+    layer_contract.check_layer(make, x, y, loss, tmp_path)
     layer_contract.check_config(functools.partial(make, use_bias=False, kernel_regularizer="l2", name="mine"))
-    layer_contract.check_shapes(make, x)
     layer_contract.check_unknown_batch(make, x)
-    layer_contract.check_train_step(make, x, y, loss)
     layer_contract.check_half_precision(make, x, y, loss, "mixed_bfloat16")
-    layer_contract.check_saved_model(make, x, tmp_path)
-    layer_contract.check_saved_weights(make, x, tmp_path)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("activation", [None, "linear", keras.activations.linear])
-def test_a_linear_activation_in_any_form_is_none(activation):
-    for make in (layers.HeteroscedasticDense, layers.JointHeteroscedasticDense, layers.StochasticSegmentation):
-        assert make(UNITS, activation=activation).get_config()["activation"] == "linear"
+    for activation in (None, "linear", keras.activations.linear) if kind != "targets" else ():
+        assert make(activation=activation).get_config()["activation"] == "linear"
 
 
 def exported_model(kind):
@@ -121,3 +115,58 @@ def test_the_noise_of_a_loss_is_new_at_every_step_and_the_same_in_evaluation(kin
     head.clock.step.assign(0)
     assert value(True) == values[0]
     assert value(False) == value(False)
+
+
+INPUTS = parts("targets")[1]
+
+
+def normal_head(num_factors=2, **arguments):
+    head = built(layers.HeteroscedasticNormal(UNITS, num_factors, seed=0, **arguments), INPUTS.shape)
+    rng = np.random.default_rng(1)
+    head.set_weights([0.3 * rng.normal(size=weight.shape) for weight in head.get_weights()])
+    return head
+
+
+def moments(head):
+    """Means and covariances by the definition, in float64."""
+    mean, scale_diag, factor, _ = numpy_distribution(head, INPUTS)
+    factors = [None] * len(INPUTS) if factor is None else factor
+    return mean, np.stack([*map(reference.noise_covariance, scale_diag, factors)])
+
+
+@pytest.mark.parametrize("num_factors", [0, 2])
+def test_mean_covariance_and_intervals_are_those_of_the_weights(num_factors):
+    head = normal_head(num_factors)
+    mean, covariance = moments(head)
+    outputs = head(INPUTS)
+    assert tuple(outputs.shape) == head.compute_output_shape(INPUTS.shape) == (EXAMPLES, UNITS * (2 + num_factors) + 1)
+    assert_allclose(to_numpy(head.predictions(outputs)), mean, rtol=1e-5, atol=1e-6)
+    assert_allclose(to_numpy(head.distribution(INPUTS).covariance()), covariance, rtol=1e-5, atol=1e-6)
+    ends = norm.interval(0.8, mean, np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)))
+    for end, right in zip(head.interval(outputs, 0.8), ends, strict=True):
+        assert_allclose(to_numpy(end), right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("arguments", [{}, {"num_factors": 2}, {"num_factors": 2, "parameter_efficient": True}])
+def test_the_noise_starts_at_the_initial_scale_for_all_inputs(arguments):
+    for scale in (None, 0.2):
+        head = layers.HeteroscedasticNormal(UNITS, initial_scale=scale, seed=0, **arguments)
+        assert_allclose(to_numpy(head.distribution(INPUTS).variance()), (scale or 1.0) ** 2, rtol=1e-4)
+
+
+@pytest.mark.once
+def test_stopped_features_get_no_gradient_from_the_noise():
+    of_noise, of_mean = (lambda out: ops.sum(out[:, UNITS:])), (lambda out: ops.sum(out[:, :UNITS]))
+
+    def largest(loss, **arguments):
+        """Returns the largest slope of each weight; PyTorch and TensorFlow have no gradient of a weight without one."""
+        body = keras.layers.Dense(FEATURES, name="body")
+        model = keras.Sequential([keras.Input((FEATURES,)), body, normal_head(**arguments)])
+        slopes = layer_gradients(model, loss, INPUTS)[1]
+        return {name: 0.0 if slope is None else np.abs(slope).max() for name, slope in slopes.items()}
+
+    assert largest(of_noise)["body/kernel"] > 0
+    assert largest(of_mean, stop_features=True)["body/kernel"] > 0
+    assert largest(of_noise, stop_features=True)["body/kernel"] == 0
+    assert max(largest(of_noise, stop_features=True).values()) > 0

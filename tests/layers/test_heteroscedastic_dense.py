@@ -17,7 +17,17 @@ from keras_het.reading.probabilities import predict_probabilities
 from tests import reference
 from tests.common import built, reloaded, to_numpy
 from tests.gradients import layer_gradients
-from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head
+from tests.layers.heads import (
+    EVERY_HEAD,
+    EXAMPLES,
+    FEATURES,
+    HEADS,
+    UNITS,
+    X,
+    built_head,
+    make_head,
+    numpy_distribution,
+)
 from tests.marks import grid
 
 
@@ -74,10 +84,6 @@ def test_an_activation_survives_a_file_and_is_read_by_all(activation, tmp_path):
     assert explain(model, X[:1], count=1).classes[0].probability == pytest.approx(p[0].max(), rel=1e-5)
 
 
-def count(variables):
-    return sum(int(np.prod(variable.shape)) for variable in variables)
-
-
 @pytest.mark.once
 @pytest.mark.parametrize(("features", "units", "arguments", "added"), [
     (2048, 1000, {"num_factors": 15}, 32_784_000),
@@ -91,8 +97,10 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
     integrator = integrators.QuasiMonteCarlo(16)
     head = layers.HeteroscedasticDense(units, integrator=integrator, kernel_initializer="zeros", **arguments)
     head.build((None, features))
-    assert count(head.trainable_weights) - (features * units + units) == added
-    assert count(head.non_trainable_weights) == 1
+    trained, others = (
+        sum(map(np.size, map(to_numpy, weights))) for weights in (head.trainable_weights, head.non_trainable_weights)
+    )
+    assert (trained - (features * units + units), others) == (added, 1)
 
 
 @pytest.mark.once
@@ -103,27 +111,18 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
     ("diagonal", []),
 ])  # fmt: skip
 def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
+    """Without a bias, only the mean has none."""
     head = make_head(kind, name="head")
     head(X)
-    names = [
-        "loc/kernel",
-        "loc/bias",
-        *(f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor)),
-    ]
+    noise = [f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor)]
+    names = ["loc/kernel", "loc/bias", *noise]
     model = built(keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head]), X.shape)
+    without = built(make_head(kind, use_bias=False, name="head"), X.shape)
     for weights in (head.weights, head.variables, model.weights[2:]):
         assert [weight.path.split("head/")[-1] for weight in weights] == [*names, "clock/step"]
     assert [weight.path.split("head/")[-1] for weight in head.trainable_variables] == names
+    assert [weight.path.split("head/")[-1] for weight in without.trainable_weights] == ["loc/kernel", *noise]
     assert (head.clock.step.dtype, tuple(head.clock.step.shape), head.clock.step.trainable) == ("int32", (), False)
-
-
-@pytest.mark.once
-def test_without_bias_only_the_mean_has_none():
-    head = make_head("full", use_bias=False, name="head")
-    head(X)
-    names = [weight.path.split("head/")[-1] for weight in head.trainable_weights]
-    of_noise = [f"covariance/{layer}/{name}" for layer in ("scale_diag", "factor") for name in ("kernel", "bias")]
-    assert names == ["loc/kernel", *of_noise]
 
 
 @pytest.mark.once
@@ -144,16 +143,11 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
     size = FEATURES * UNITS
     expected = [size, 10 * 2 * UNITS, 100 * 3 * size, 100 * 3 * size, 100 * np.abs(factor).sum()]
     assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected), rtol=1e-6)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
-def test_kernels_of_one_shape_start_different(kind):
-    random = {"initializer": "glorot_uniform"}
-    head = built(make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random), (None, FEATURES))
-    kernels = [weight.numpy() for weight in head.weights if weight.shape[:1] == (FEATURES,)]
-    assert len(kernels) == 3
-    assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
+    one_unit = {"units": 1, "num_factors": 1, "link": "sigmoid", "integrator": None, "initializer": "glorot_uniform"}
+    for kind in ("full", "parameter-efficient"):  # kernels of one shape start different
+        head = built(make_head(kind, **one_unit), (None, FEATURES))
+        kernels = [weight.numpy() for weight in head.weights if weight.shape[:1] == (FEATURES,)]
+        assert len(np.unique(kernels, axis=0)) == len(kernels) == 3
 
 
 @pytest.mark.once
@@ -168,46 +162,12 @@ def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factor
 
 
 @pytest.mark.once
-def test_the_factors_start_in_directions_of_the_seed():
+def test_the_factors_start_in_directions_of_the_seed_and_a_scale_below_min_scale_above_it():
     first, again, other = (to_numpy(make_head("full", seed=seed).logit_covariance(X[:1]))[0] for seed in (0, 0, 1))
     assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.1 * np.diag(first).max()
-
-
-@pytest.mark.once
-def test_a_scale_below_min_scale_starts_above_it():
     head = make_head("full", initial_scale=1e-6, temperature=1.0, min_scale=1e-3)
     assert_allclose(to_numpy(head.logit_distribution(X).scale_diag), 2e-3, rtol=1e-4)
-
-
-def numpy_distribution(head, x):
-    """Returns loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
-    kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
-    loc, multiplier = x @ kernel + bias, head.covariance.learning_rate_multiplier
-    unit = head.covariance.scale_unit
-    affine = multiplier / unit * (x @ scale_kernel + scale_bias)
-    scale_diag = unit * np.logaddexp(0, affine) + head.covariance.min_scale
-    if head.parameter_efficient:
-        row_kernel, row_bias, factor = others
-        return loc, scale_diag, factor, multiplier * (x @ row_kernel + row_bias)
-    if not head.num_factors:
-        return loc, scale_diag, None, None
-    if isinstance(head.covariance, Narrow):
-        narrowing, factor_kernel, factor_bias = others
-        factor_kernel = narrowing @ factor_kernel
-    else:
-        factor_kernel, factor_bias = others
-    factor = multiplier / np.sqrt(head.num_factors) * (x @ factor_kernel + factor_bias)
-    return loc, scale_diag, factor.reshape(*scale_diag.shape, head.num_factors), None
-
-
-def numpy_logits(head, x):
-    """Returns the same for the logits; noise of the features is all in the factor."""
-    loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
-    if isinstance(head.covariance, Latent):
-        of_features = np.concatenate([scale_diag[..., None] * np.eye(scale_diag.shape[-1]), factor], axis=-1)
-        return loc, np.zeros_like(loc), np.einsum("dk,...dr->...kr", head.get_weights()[0], of_features), None
-    return loc, scale_diag, factor, row_scale
 
 
 @pytest.mark.parametrize("kind", EVERY_HEAD)
@@ -224,28 +184,33 @@ def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
 
 @pytest.mark.once
 @pytest.mark.parametrize("kind", EVERY_HEAD)
-def test_covariance_is_that_of_the_distribution_and_centered_for_a_softmax(kind):
+def test_covariance_is_that_of_the_distribution_and_probabilities_are_those_of_the_outputs(kind):
     head, centering = built_head(kind), np.eye(UNITS) - 1 / UNITS
     raw, centered = to_numpy(head.logit_covariance(X, centered=False), head.logit_covariance(X, centered=True))
     expected = centered if isinstance(head.link, Softmax) else raw
     assert_array_equal(to_numpy(head.logit_covariance(X)), expected)
     assert_allclose(np.diagonal(raw, axis1=1, axis2=2), to_numpy(head.logit_distribution(X).variance()), rtol=1e-5)
     assert_allclose(centered, centering @ raw @ centering, rtol=1e-4, atol=1e-5)
+    outputs, p = to_numpy(head(X), head.probabilities(X))
+    if head.link.activation == "softmax":
+        assert_allclose(p, np.exp(outputs), rtol=1e-6)
+        assert_allclose(p.sum(-1), 1, rtol=1e-5)
+        assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
+    else:
+        assert_allclose(p, expit(outputs), rtol=1e-5)
+        assert np.all((p > 0) & (p < 1))
 
 
 def expected_outputs(head, x, nodes):
-    """Returns the outputs at these nodes, in float64."""
-    loc, scale_diag, factor, row_scale = numpy_logits(head, x)
+    """Returns the outputs at these nodes, in float64; noise of the features is all in a factor of the logits."""
+    loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
+    eps_diag, eps_factor = nodes
     if isinstance(head.covariance, Latent):
-        logits = reference.logits_at(
-            loc, scale_diag, np.zeros((nodes.num_samples, 1)), factor, np.concatenate(nodes, axis=1)
-        )
-    else:
-        logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
-    oracles = {
-        "Softmax": reference.log_mean_softmax,
-        "Sigmoid": reference.logit_mean_sigmoid,
-    }
+        of_features = np.concatenate([scale_diag[..., None] * np.eye(scale_diag.shape[-1]), factor], axis=-1)
+        factor, scale_diag = np.einsum("dk,...dr->...kr", head.get_weights()[0], of_features), np.zeros_like(loc)
+        eps_diag, eps_factor = np.zeros((nodes.num_samples, 1)), np.concatenate(nodes, axis=1)
+    logits = reference.logits_at(loc, scale_diag, eps_diag, factor, eps_factor, row_scale)
+    oracles = {"Softmax": reference.log_mean_softmax, "Sigmoid": reference.logit_mean_sigmoid}
     return oracles[type(head.link).__name__](logits, head.temperature)
 
 
@@ -276,30 +241,13 @@ def test_closed_form_sigmoid_is_the_integral_in_training_and_at_inference():
 
 @pytest.mark.once
 @pytest.mark.parametrize("kind", EVERY_HEAD)
-def test_probabilities_are_those_of_the_outputs(kind):
-    head = built_head(kind)
-    outputs, p = to_numpy(head(X), head.probabilities(X))
-    if head.link.activation == "softmax":
-        assert_allclose(p, np.exp(outputs), rtol=1e-6)
-        assert_allclose(p.sum(-1), 1, rtol=1e-5)
-        assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
-    else:
-        assert_allclose(p, expit(outputs), rtol=1e-5)
-        assert np.all((p > 0) & (p < 1))
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", EVERY_HEAD)
 @pytest.mark.parametrize("training", [True, False])
 def test_any_leading_axes_are_a_batch(kind, training):
-    head = built_head(kind)
-    flat = to_numpy(head(X, training=training))
+    head, leading = built_head(kind), (2, 1, 4)
+    flat, x = to_numpy(head(X, training=training)), X.reshape(*leading, FEATURES)
     head.clock.step.assign(0)
-    leading = (2, 1, 4)
-    x = X.reshape(*leading, FEATURES)
     outputs = to_numpy(head(x, training=training))
-    assert outputs.shape == (*leading, UNITS)
-    assert_allclose(outputs.reshape(flat.shape), flat, rtol=1e-5, atol=1e-5)
+    assert_allclose(outputs, flat.reshape(*leading, UNITS), rtol=1e-5, atol=1e-5)
     assert tuple(head.logit_covariance(x).shape) == (*leading, UNITS, UNITS)
 
 

@@ -11,7 +11,7 @@ from keras_het.covariances import LowRank
 from keras_het.integrators import MonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from tests import layer_contract
-from tests.layers.heads import EVERY_HEAD, LABELS, X, make_head, make_loss, targets
+from tests.layers.heads import EVERY_HEAD, X, make_head, make_loss, targets
 
 ALL_ARGUMENTS = {
     "use_bias": False,
@@ -30,26 +30,27 @@ ALL_ARGUMENTS = {
 }
 
 
-@pytest.fixture(params=EVERY_HEAD)
-def make(request):
-    return functools.partial(make_head, request.param)
-
-
-@pytest.fixture
-def task(make):
-    return X, targets(make().link), make_loss(make().link)
-
-
-def test_config(make):
-    layer_contract.check_config(make)
+@pytest.mark.parametrize("kind", EVERY_HEAD)
+def test_contract(kind, tmp_path):
+    make = functools.partial(make_head, kind)
+    task = X, targets(make().link), make_loss(make().link)
+    layer_contract.check_layer(make, *task, tmp_path)
+    layer_contract.check_shapes(make, X.reshape(2, 4, -1))
+    layer_contract.check_unknown_batch(make, X)
+    for policy in ("mixed_bfloat16", "mixed_float16") if kind == "full" else ("mixed_bfloat16",):
+        layer_contract.check_half_precision(make, *task, policy)
 
 
 @pytest.mark.on_jax
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(
     units=st.integers(2, 40),
-    num_factors=st.none() | st.integers(1, 2),
-    parameter_efficient=st.booleans(),
+    covariance=st.builds(
+        LowRank,
+        st.none() | st.integers(1, 2),
+        min_scale=st.just(0.0) | st.floats(1e-30, 1),  # smaller numbers are lost in float32, and refused
+        initial_scale=st.floats(2, 1e4),
+    ),
     link=st.sampled_from(["softmax", "sigmoid"]),
     temperature=st.floats(1e-6, 1e6),
     integrator=st.builds(
@@ -61,27 +62,15 @@ def test_config(make):
     ),
     seed=st.integers(0, 2**31 - 1),
 )
-def test_any_config_round_trips(**arguments):
-    layer_contract.check_config(functools.partial(HeteroscedasticDense, **arguments))
-
-
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
-@given(
-    num_factors=st.none() | st.integers(1, 2),
-    min_scale=st.just(0.0) | st.floats(1e-30, 1),  # smaller numbers are lost in float32, and refused
-    initial_scale=st.floats(2, 1e4),
-)
-def test_any_config_of_a_covariance_round_trips(**arguments):
-    layer_contract.check_config(lambda: HeteroscedasticDense(4, covariance=LowRank(**arguments)))
-
-
-def test_config_with_every_argument_set():
-    layer_contract.check_config(functools.partial(make_head, "full", **ALL_ARGUMENTS))
+def test_any_config_round_trips(covariance, **arguments):
+    config = covariance.get_config()  # a covariance is for one head
+    layer_contract.check_config(lambda: HeteroscedasticDense(covariance=LowRank.from_config(config), **arguments))
 
 
 def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
     head = make_head("full", seed=None, **ALL_ARGUMENTS)
     config = head.get_config()
+    layer_contract.check_config(functools.partial(make_head, "full", **ALL_ARGUMENTS))
     assert (config["temperature"], config["use_bias"], config["trainable"]) == (2.0, False, False)
     covariance = config["covariance"]["config"]
     assert (covariance["min_scale"], covariance["initial_scale"], covariance["num_factors"]) == (0.1, 1.0, 2)
@@ -91,39 +80,3 @@ def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
     assert type(head).from_config(config).seed == head.seed
     for result, name in ((config, "integrator"), (covariance, "regularizer")):
         assert result[name]["config"] == ALL_ARGUMENTS[name].get_config()
-
-
-def test_shapes(make):
-    layer_contract.check_shapes(make, X)
-    layer_contract.check_shapes(make, X.reshape(2, 4, -1))
-
-
-def test_unknown_batch(make):
-    layer_contract.check_unknown_batch(make, X)
-
-
-def test_train_step(make, task):
-    layer_contract.check_train_step(make, *task)
-
-
-@pytest.mark.once
-def test_no_weight_is_without_a_gradient(make):
-    layer_contract.check_gradients(make, X)
-
-
-def test_bfloat16_backbone(make, task):
-    layer_contract.check_half_precision(make, *task, "mixed_bfloat16")
-
-
-def test_float16_backbone():
-    layer_contract.check_half_precision(
-        functools.partial(make_head, "full"), X, LABELS, make_loss("softmax"), "mixed_float16"
-    )
-
-
-def test_saved_model(make, tmp_path):
-    layer_contract.check_saved_model(make, X, tmp_path)
-
-
-def test_saved_weights(make, tmp_path):
-    layer_contract.check_saved_weights(make, X, tmp_path)

@@ -1,5 +1,7 @@
 """Inference is plain operations on constants, so it exports: ONNX from PyTorch, SavedModel from TensorFlow."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -63,23 +65,16 @@ def test_inference_calls_no_custom_gradient_loop_or_random_operation(kind, forbi
     head.probabilities(X)
     head.logit_covariance(X)
     assert forbidden_calls == []
-
-
-def test_training_does_call_them(forbidden_calls):
-    head = built_head("full")
-    head.integrator = QuasiMonteCarlo(8, chunk_size=4)
-    head(X, training=True)
-    assert {"custom_gradient", "cond", "threefry2x32"} <= set(forbidden_calls)
+    if kind == "full":  # training does call them
+        head.integrator = QuasiMonteCarlo(8, chunk_size=4)
+        head(X, training=True)
+        assert {"custom_gradient", "cond", "threefry2x32"} <= set(forbidden_calls)
 
 
 def assert_plain(operations):
     """Checks that the names of a graph's operations have no random operation, no loop and no branch."""
     assert "MatMul" in operations
-    assert not {
-        name
-        for name in operations
-        if any(word in name for word in ("Random", "While", "Loop", "Scan", "If", "Bitwise"))
-    }
+    assert not [name for name in operations if re.search("Random|While|Loop|Scan|If|Bitwise", name)]
 
 
 def check_export(run, model, shape=()):
@@ -134,21 +129,16 @@ with_torch = pytest.mark.skipif(
 @onnx_warnings
 @with_torch
 @pytest.mark.parametrize("kind", EXPORTED)
-def test_onnx_runs_with_any_batch_size(kind, tmp_path):
+def test_onnx_runs_with_any_batch_size_and_axes_of_unknown_length(kind, tmp_path):
     model = make_model(kind)
     operations, run = export_onnx(model, tmp_path, X)
     assert_plain(operations)
     check_export(run, model)
-
-
-@onnx_warnings
-@with_torch
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
-def test_onnx_runs_with_axes_of_unknown_length(kind, tmp_path):
-    model = make_model(kind, (None, FEATURES))
-    _, run = export_onnx(model, tmp_path, X[:, None])
-    check_export(run, model, (1,))
-    check_export(run, model, (5,))
+    if kind in ("full", "parameter-efficient"):
+        model = make_model(kind, (None, FEATURES))
+        _, run = export_onnx(model, tmp_path, X[:, None])
+        for length in (1, 5):
+            check_export(run, model, (length,))
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="a SavedModel needs TensorFlow")

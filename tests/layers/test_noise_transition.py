@@ -1,6 +1,6 @@
 """Label flips: inputs and outputs of the layer, how T is learned, and the identity at inference."""
 
-import warnings
+import functools
 
 import keras
 import numpy as np
@@ -13,10 +13,11 @@ from keras_het.explain import noisy_nll
 from keras_het.labels import corrupt, pair_flip
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.log_probabilities import nan_unless_log_probabilities
+from keras_het.losses import AnnotatorsLoss
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
-from tests.common import built, compiled, refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import built, compiled, refuses, reloaded, sparse_crossentropy, texts_of_warnings, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -32,6 +33,14 @@ KINDS = {
     "regularized": {"regularizer": keras.regularizers.L2(0.1)},
     "started": {"transition": T},
     "outliers": {"transition": outlier_class(UNITS - 1, 0.4), "outlier_class": True},
+    "annotators": {"num_annotators": 3},
+    "annotators, started": {
+        "num_annotators": 3,
+        "transition": RNG.dirichlet(np.ones(UNITS), (3, UNITS)),
+        "regularizer": "l2",
+    },
+    "annotators, one start": {"num_annotators": 3, "transition": T},
+    "annotators, outliers": {"num_annotators": 3, "outlier_class": True},
 }
 
 
@@ -45,17 +54,25 @@ def rows(layer):
     return to_numpy(layer.compute_transition())
 
 
-@pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
-def test_contract(kind, tmp_path):
+@pytest.mark.parametrize(
+    "kind", grid(KINDS, span=["projected", "outliers", "annotators, started", "annotators, outliers"])
+)
+def test_contract_and_rows_that_stay_stochastic(kind, tmp_path):
     def make():
         return NoiseTransition(UNITS - ("outlier_class" in KINDS[kind]), **KINDS[kind])
 
-    layer_contract.check_config(make)
-    layer_contract.check_shapes(make, LOG_P)
-    layer_contract.check_train_step(make, LOG_P, LABELS, LOSS)
-    layer_contract.check_gradients(make, LOG_P)
-    layer_contract.check_saved_model(make, LOG_P, tmp_path)
-    layer_contract.check_saved_weights(make, LOG_P, tmp_path, left_out=("gate",))
+    loss, labels, layer = LOSS, LABELS, make()
+    if layer.num_annotators:
+        is_missing = np.random.default_rng(1).random((EXAMPLES, 3)) < 0.4
+        loss, labels = AnnotatorsLoss(), np.where(is_missing, -1, LABELS[:, None])
+    layer_contract.check_layer(make, LOG_P, labels, loss, tmp_path, left_out=("gate",))
+    model = compiled(make_model(layer), keras.optimizers.SGD(5.0, clipvalue=1.0), loss)
+    before = rows(layer)
+    for _ in range(20):  # steps far out of the simplex
+        model.train_on_batch(X, labels)
+        assert rows(layer).min() > 0
+        assert_allclose(rows(layer).sum(axis=-1), 1, rtol=1e-5)
+    assert np.abs(rows(layer) - before).max() > 1e-4
 
 
 @pytest.mark.once
@@ -83,19 +100,6 @@ def test_a_fixed_transition_multiplies():
     assert_allclose(outputs, np.log(np.exp(LOG_P.astype("float64")) @ T), rtol=1e-6, atol=1e-6)
     assert layer.trainable_weights == []
     assert_array_equal(to_numpy(layer(LOG_P)), LOG_P)  # inference gives the true classes
-
-
-@pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
-def test_rows_stay_stochastic_after_every_step(kind):
-    layer = NoiseTransition(UNITS - ("outlier_class" in KINDS[kind]), **KINDS[kind])
-    model = make_model(layer)
-    model.compile(keras.optimizers.SGD(5.0, clipvalue=1.0), LOSS)  # steps far out of the simplex
-    before = rows(layer)
-    for _ in range(20):
-        model.train_on_batch(X, LABELS)
-        assert rows(layer).min() > 0
-        assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
-    assert np.abs(rows(layer) - before).max() > 1e-4
 
 
 def nearest_row(row, lower):
@@ -133,30 +137,23 @@ def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("optimizer", "rate"), [("Adam", 0.05), ("SGD", 2.0)])
+@pytest.mark.parametrize(("optimizer", "rate"), [(keras.optimizers.Adam, 0.05), (keras.optimizers.SGD, 2.0)])
 @pytest.mark.filterwarnings("ignore:T of")  # random weights
-def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
+def test_averaged_and_released_weights_are_a_transition(optimizer, rate, tmp_path):
     layer = NoiseTransition(UNITS, transition=np.eye(UNITS))
-    model = compiled(make_model(layer), getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
+    model = compiled(make_model(layer), optimizer(rate, use_ema=True), LOSS)
     model.fit(X, LABELS, batch_size=16, epochs=3, verbose=0)
     assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
     for matrix in (rows(layer), rows(reloaded(model, tmp_path).layers[-1])):
         check_is_transition(matrix)
-
-
-@pytest.mark.once
-def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
-    model = make_model(NoiseTransition(UNITS, trainable=False))
+    model = make_model(NoiseTransition(UNITS, trainable=False))  # and a fixed one that is released
     for fitted in (model, reloaded(model, tmp_path), keras.models.clone_model(model)):
-        flips = fitted.layers[-1]
-        flips.trainable = True
-        fitted.compile(keras.optimizers.SGD(1.0), LOSS)
-        fitted.fit(X, LABELS, epochs=2, verbose=0)
-        assert rows(flips).min() > 0
-        assert_allclose(rows(flips).sum(axis=1), 1, rtol=1e-5)
+        fitted.layers[-1].trainable = True
+        compiled(fitted, keras.optimizers.SGD(1.0), LOSS).fit(X, LABELS, epochs=2, verbose=0)
+        check_is_transition(rows(fitted.layers[-1]))
 
 
-def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
+def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t_which_can_be_given_back():
     layer = built(NoiseTransition(UNITS, transition=T), (None, UNITS))
 
     def of_labels(log_p):
@@ -165,6 +162,9 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
     _, (plain,) = value_and_gradients(lambda t: of_labels(transition.apply_transition(LOG_P, t[0])), [rows(layer)])
     _, gradients = layer_gradients(layer, of_labels, LOG_P)
     assert_allclose(gradients["transition"], plain - plain.mean(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+    for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
+        assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
+        assert total_variation(given, rows(layer)) < 1e-6
 
 
 @pytest.mark.once
@@ -204,16 +204,10 @@ def test_without_a_penalty_t_learns_swapped_classes_and_a_penalty_of_zero_does_n
 OPEN_T = T + 0.25 * (np.roll(T, 1, axis=1) - T)  # positive
 
 
-def learned():
-    """Returns a T without a penalty that has moved from its start."""
-    layer = built(NoiseTransition(UNITS), (None, UNITS))
-    layer.load_own_variables({"transition": OPEN_T})
-    return layer
-
-
 def test_a_copy_of_learned_weights_that_is_fixed_has_the_same_t():
-    fixed = built(NoiseTransition(UNITS, trainable=False), (None, UNITS))
-    fixed.set_weights(learned().get_weights())
+    learned, fixed = (built(NoiseTransition(UNITS, trainable=each), (None, UNITS)) for each in (True, False))
+    learned.load_own_variables({"transition": OPEN_T})
+    fixed.set_weights(learned.get_weights())
     assert_allclose(rows(fixed), OPEN_T, rtol=1e-6)
     fixed.kernel.assign(fixed.kernel - 0.5)  # as an average of weights
     assert rows(fixed).min() >= 0
@@ -224,7 +218,8 @@ def test_a_copy_of_learned_weights_that_is_fixed_has_the_same_t():
 @pytest.mark.parametrize("arguments", [{"regularizer": "l2"}, {"transition": np.eye(UNITS)}])
 @pytest.mark.filterwarnings("ignore:T of")  # random weights
 def test_weights_of_another_scale_are_refused_and_files_of_it_converted(arguments, tmp_path):
-    source, other = learned(), built(NoiseTransition(UNITS, **arguments), (None, UNITS))
+    source, other = (built(NoiseTransition(UNITS, **each), (None, UNITS)) for each in ({}, arguments))
+    source.load_own_variables({"transition": OPEN_T})
     for of, into in ((source, other), (other, source)):
         with refuses("shape"):
             into.set_weights(of.get_weights())
@@ -237,31 +232,18 @@ def test_weights_of_another_scale_are_refused_and_files_of_it_converted(argument
 @pytest.mark.once
 def test_a_step_of_many_classes_leaves_the_scale_of_t():
     """The step takes the sums of rows from 8 to -1, as if the scale were another."""
-    classes = 1000
-    layer = NoiseTransition(classes)
-    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(classes, "log_softmax"), layer])
-    model.compile(keras.optimizers.Adam(0.01), LOSS)
-    model.train_on_batch(X, np.arange(EXAMPLES))
+    layer = NoiseTransition(1000)
+    compiled(make_model(layer), keras.optimizers.Adam(0.01), LOSS).train_on_batch(X, np.arange(EXAMPLES))
     assert_allclose(rows(layer).diagonal(), 0.5, atol=0.005)
 
 
-# What Keras says of the rest of a file that was refused.
 @pytest.mark.once
-@pytest.mark.filterwarnings("ignore:Skipping nested container")
+@pytest.mark.filterwarnings("ignore:Skipping nested container")  # the rest of a file that was refused
 def test_a_file_with_a_wrong_t_is_refused(tmp_path):
     model = make_model(NoiseTransition(UNITS))
     model.layers[-1].kernel.assign(np.full((UNITS, UNITS, 1), np.nan))
-    model.save(tmp_path / "model.keras")
     with refuses("must be finite and of shape"):
-        keras.saving.load_model(tmp_path / "model.keras")
-
-
-@pytest.mark.once
-def test_a_learned_t_can_be_given_back():
-    layer = built(NoiseTransition(UNITS, transition=T), (None, UNITS))
-    for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
-        assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
-        assert total_variation(given, rows(layer)) < 1e-6
+        reloaded(model, tmp_path)
 
 
 @pytest.mark.once
@@ -288,12 +270,11 @@ def test_exchanged_classes_are_as_likely_and_warned_of_wherever_t_is_read(tmp_pa
         layer.load_own_variables({"transition": t})
         model.fit(x, noisy, verbose=0)
         accuracy = np.mean(model.predict(x, verbose=0).argmax(-1) == true)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with texts_of_warnings() as texts:
             nll, _ = noisy_nll(model, x, noisy), layer.transition
             model.save(tmp_path / "model.keras")
             model.fit(x, noisy, verbose=0, callbacks=[TransitionMonitor()])
-        texts = [str(each.message) for each in caught if "off the diagonal" in str(each.message)]
+        texts = [text for text in texts if "off the diagonal" in text]
         results.append((accuracy, nll, len(texts)))
     assert results[0] == (1.0, pytest.approx(results[1][1], rel=1e-5), 0)
     assert results[1][::2] == (pytest.approx(1 / 3), 5)  # Keras saves a layer of a Sequential model twice
@@ -334,25 +315,17 @@ WRONG = {
 }  # fmt: skip
 
 
-def stack(layers, functional):
-    if not functional:
-        return keras.Sequential([keras.Input((FEATURES,)), *layers])
-    tensor = keras.Input((FEATURES,))
-    for layer in layers:
-        tensor = layer(tensor)
-    return tensor
-
-
 @pytest.mark.once
 @pytest.mark.parametrize("functional", [True, False])
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_model_whose_layer_gets_no_log_probabilities_is_refused(kind, functional):
     layers, text = WRONG[kind]
-    with pytest.raises(ValueError) as error:
-        stack([*layers, NoiseTransition(UNITS)], functional)
-    assert "must be log-probabilities, for example from Dense(K, 'log_softmax') or HeteroscedasticDense(K)" in str(
-        error.value
-    )
+    layers, rule = [*layers, NoiseTransition(UNITS)], r"must be log-probabilities, for example from Dense\(K, 'log_soft"
+    with refuses(rule) as error:
+        if functional:
+            functools.reduce(lambda tensor, layer: layer(tensor), layers, keras.Input((FEATURES,)))
+        else:
+            keras.Sequential([keras.Input((FEATURES,)), *layers])
     assert text in str(error.value)
 
 
@@ -376,11 +349,8 @@ def test_what_may_make_log_probabilities_is_allowed(layer):
 @pytest.mark.parametrize("inputs", ["logits", "probabilities", "one row"])
 def test_training_on_what_are_no_log_probabilities_is_not_silent(inputs):
     """Where no graph tells: rows that do not sum to one are nan, and so is the loss; the others are what they were."""
-    wrong = {
-        "logits": 3 + LOG_P,
-        "probabilities": np.exp(LOG_P),
-        "one row": np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P),
-    }[inputs]
+    one_row = np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P)
+    wrong = {"logits": 3 + LOG_P, "probabilities": np.exp(LOG_P), "one row": one_row}[inputs]
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     outputs = to_numpy(layer(wrong.astype("float32"), training=True))
     spoiled = np.isnan(outputs).all(axis=1)

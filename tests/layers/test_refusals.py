@@ -1,29 +1,19 @@
 """Every refusal names the argument, the rule and the value received."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 import keras_het
-from keras_het import integrators
-from keras_het.covariances import Diagonal, Latent, LowRank, ParameterEfficient
+from keras_het.covariances import Diagonal, Latent, LowRank, Narrow, ParameterEfficient
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import (
-    HeteroscedasticDense,
-    HeteroscedasticNormal,
-    JointHeteroscedasticDense,
-    NoiseTransition,
-)
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models.temperature_scaler import TemperatureScaler
 from tests.checks import refusals, refused_arguments
-from tests.common import (
-    built,
-    refuses,
-    session,
-    sparse_crossentropy,
-    to_numpy,
-)
+from tests.common import built, compiled, refuses, session, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.test_noise_transition import LOG_P
 
@@ -57,11 +47,8 @@ ACTIVATION = {
     "rank": [("be given as num_factors=2", 2)],
 }
 COST = {
-    "units": [("be ", 0)],
-    "features": [("be ", 2.5)],
-    "batch": [("be ", -1)],
-    "num_factors": [("be ", 0)],
-    "memory": [("be ", "2GB")],
+    name: [("be ", value)]
+    for name, value in {"units": 0, "features": 2.5, "batch": -1, "num_factors": 0, "memory": "2GB"}.items()
 }
 
 
@@ -78,16 +65,22 @@ def flips(*arguments, **named):
     return lambda: NoiseTransition(*arguments, **named)
 
 
+def building(shape, *arguments, **named):
+    return lambda: HeteroscedasticDense(*arguments, **named).build(shape)
+
+
 def stored(matrix):
     layer = built(NoiseTransition(4, name="flips"), (None, 4))
     layer.load_own_variables({"transition": np.asarray(matrix, "float32")})
 
 
+BYTES = "at most 16 GiB on each device, but would have ... Received: units=200000, num_factors="
 STORED = "The stored weight `transition` of 'flips' must be finite and of shape (4, 4)."
 NEGATIVE = np.eye(4) - 0.1 + 0.4 * np.roll(np.eye(4), 1, 1)
 REFUSED = {
     **refused_arguments(HeteroscedasticDense, HEAD, units=10),
     **refused_arguments(keras_het.estimate_cost, COST, units=10, features=10),
+    **refused_arguments(Narrow, {"width": [("be an integer ...", 0, -1, 2.5, "16", None, True)]}),
     **refused_arguments(NoiseTransition, {"num_classes": [("be an integer in [2, 16777216]", 1)]}),
     **refused_arguments(NoiseTransition, {"num_annotators": [(CLASSES, 0)]}, num_classes=3),
     **refused_arguments(
@@ -132,6 +125,13 @@ REFUSED = {
         flips(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
     "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)":
         lambda: (NoiseTransition(3)(LOG_P)),
+    **{f"The input must have shape (..., D)...Received: input_shape={shape}": building(shape, 3)
+       for shape in ((4,), (None,), (2, None))},
+    "expected axis -1 of input shape to have value 4, but received input with shape (2, 5)":
+        lambda: built(HeteroscedasticDense(3), (2, 4))(np.zeros((2, 5), "float32")),
+    f"{BYTES}200000": building((None, 8), 200_000, 200_000, integrator=QuasiMonteCarlo(1)),
+    f"{BYTES}200000...":
+        building((None, 8), 200_000, 200_000, parameter_efficient=True, integrator=QuasiMonteCarlo(1)),
     STORED: lambda: stored(np.eye(4) * np.nan),
     f"{STORED} Received: shape (5, 5)": lambda: stored(np.eye(5)),
     "`transition` must have rows that sum to one. Received: row 0 sums to 2": lambda: stored(2 * np.eye(4)),
@@ -153,12 +153,6 @@ def test_float64_is_obeyed_or_refused():
             HeteroscedasticDense(3, dtype="float64")
 
 
-@pytest.mark.parametrize("shape", [(4,), (None,), (2, None)])
-def test_input_without_a_last_dimension(shape):
-    with refuses(r"The input must have shape \(\.\.\., D\).*Received: input_shape="):
-        HeteroscedasticDense(3).build(shape)
-
-
 @pytest.mark.parametrize(("shape", "text"), [
     (False, "`input_shape` must be a tuple of at least one size. Received: input_shape=False"),
     ({"a": 1}, "`input_shape` must be a tuple of at least one size. Received: input_shape={'a': 1}"),
@@ -167,25 +161,8 @@ def test_input_without_a_last_dimension(shape):
 ], ids=["no shape", "names", "text", "huge"])  # fmt: skip
 @pytest.mark.parametrize("layer", [HeteroscedasticDense(3), NoiseTransition(3), TemperatureScaler()], ids=repr)
 def test_a_shape_of_a_hostile_file_is_refused_in_words(layer, shape, text):
-    with pytest.raises(ValueError) as error:
+    with refuses(f"^{re.escape(text)}$"):
         layer.build(shape)
-    assert str(error.value) == text
-
-
-def test_input_of_another_width():
-    head = HeteroscedasticDense(3)
-    head(np.zeros((2, 4), "float32"))
-    with refuses(r"expected axis -1 of input shape to have value 4, but received input with shape \(2, 5\)"):
-        head(np.zeros((2, 5), "float32"))
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"num_factors": 200_000}, {"num_factors": 200_000, "parameter_efficient": True}], ids=repr
-)
-def test_more_weights_than_a_machine_holds_are_refused_before_they_are_made(arguments):
-    head = HeteroscedasticDense(200_000, integrator=integrators.QuasiMonteCarlo(1), **arguments)
-    with refuses(r"at most 16 GiB on each device, but would have .* Received: units=200000, num_factors=200000"):
-        head.build((None, 8))
 
 
 @pytest.mark.parametrize("mode", ["full", "larger_than", "list_of_layers"])
@@ -196,14 +173,10 @@ def test_rematerialisation_is_refused(mode):
         head = HeteroscedasticDense(3, name="head")
         with refuses(r"The head must not be rematerialised, because .* Received: the layer 'head' in such a scope"):
             head(np.zeros((2, 4), "float32"), training=True)
-
-
-def test_rematerialisation_of_other_layers_leaves_the_head_alone():
-    with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):
-        model = keras.Sequential(
-            [keras.Input((4,)), keras.layers.Dense(4, "relu", name="hidden"), HeteroscedasticDense(3)]
-        )
-        model.compile("sgd", sparse_crossentropy(), run_eagerly=True)
+    with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):  # of other layers
+        hidden = keras.layers.Dense(4, "relu", name="hidden")
+        model = keras.Sequential([keras.Input((4,)), hidden, HeteroscedasticDense(3)])
+        compiled(model, "sgd", sparse_crossentropy(), run_eagerly=True)
         model.fit(np.ones((8, 4)), np.arange(8) % 3, batch_size=4, verbose=0)
     assert int(to_numpy(model.layers[-1].clock.step)) == 2
 
@@ -226,7 +199,7 @@ def test_autocast_is_refused():
 def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless_call():
     import torch
 
-    head = built(HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=8)), (None, 4))
+    head = built(HeteroscedasticDense(3, integrator=QuasiMonteCarlo(8, chunk_size=8)), (None, 4))
     weights, state = (
         [v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables)
     )

@@ -40,19 +40,14 @@ def oracle(kind, logits, labels):
 def test_missing_labels_count_neither_in_the_sum_nor_in_the_mean(kind, logits):
     expected = oracle(kind, logits, LABELS)
     predictions = logits[:, 0] if logits.shape[1] == 1 else logits
-    assert number(AnnotatorsLoss(LOSSES[kind]())(LABELS, predictions)) == pytest.approx(expected.mean(), rel=1e-5)
-    assert number(AnnotatorsLoss(LOSSES[kind](reduction="sum"))(LABELS, predictions)) == pytest.approx(
-        expected.sum(), rel=1e-5
-    )
+    loss, total = (AnnotatorsLoss(LOSSES[kind](reduction=name)) for name in ("sum_over_batch_size", "sum"))
+    assert number(loss(LABELS, predictions)) == pytest.approx(expected.mean(), rel=1e-5)
+    assert number(total(LABELS, predictions)) == pytest.approx(expected.sum(), rel=1e-5)
     rows = np.broadcast_to(WEIGHTS[:, None], LABELS.shape)
     for weights in (WEIGHTS, WEIGHTS[:, None], np.array(rows)):
-        value = number(AnnotatorsLoss(LOSSES[kind]())(LABELS, predictions, weights))
-        assert value == pytest.approx(np.mean(rows[GIVEN] * expected), rel=1e-5)
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-def test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions(kind):
+        assert number(loss(LABELS, predictions, weights)) == pytest.approx(np.mean(rows[GIVEN] * expected), rel=1e-5)
     assert number(LOSSES[kind]()(LABELS, LOGITS)) == pytest.approx(oracle(kind, LOGITS, LABELS).mean(), rel=1e-5)
+    assert number(loss(np.full_like(LABELS, -1), predictions)) == 0.0
 
 
 @pytest.mark.smoke
@@ -66,20 +61,11 @@ def test_gradients_against_finite_differences(kind):
 
 
 @pytest.mark.parametrize("kind", LOSSES)
-def test_a_batch_without_labels_costs_nothing(kind):
-    assert number(AnnotatorsLoss(LOSSES[kind]())(np.full((EXAMPLES, ANNOTATORS), -1), LOGITS)) == 0.0
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-def test_clean_labels(kind):
+def test_clean_labels_and_a_loss_that_is_saved_with_what_it_is_of(kind):
     clean, predictions = np.arange(EXAMPLES) % UNITS, LOGITS[:, 0]
     expected = oracle(kind, predictions, clean).mean()
     for labels in (clean, clean[:, None]):
         assert number(AnnotatorsLoss(LOSSES[kind]())(labels, predictions)) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-def test_a_loss_is_saved_with_what_it_is_of(kind):
     loss = AnnotatorsLoss(LOSSES[kind](reduction="sum"), name="mine")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert (again.name, type(again.loss), again.get_config()) == ("mine", type(loss.loss), loss.get_config())
@@ -116,18 +102,13 @@ def test_metrics_of_clean_labels_and_their_config():
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("kind", LOSSES)
-def test_unsigned_labels_are_classes(kind):
-    """-1, a missing label, would become class 255."""
-    clean, loss = np.arange(EXAMPLES, dtype="uint8")[:, None] % UNITS, AnnotatorsLoss(LOSSES[kind]())
-    assert number(loss(clean, LOGITS[:, 0])) == number(loss(clean.astype("int32"), LOGITS[:, 0]))
-    assert np.isnan(number(loss(clean + np.uint8(252), LOGITS[:, 0])))
-
-
-@pytest.mark.smoke
 @pytest.mark.parametrize("wrong", [-2, UNITS, np.nan, 0.5])
 @pytest.mark.parametrize("kind", LOSSES)
 def test_a_label_that_is_no_class_makes_the_loss_nan(kind, wrong):
+    """Of unsigned labels, -1, a missing label, would become class 255."""
+    clean, loss = np.arange(EXAMPLES, dtype="uint8")[:, None] % UNITS, AnnotatorsLoss(LOSSES[kind]())
+    assert number(loss(clean, LOGITS[:, 0])) == number(loss(clean.astype("int32"), LOGITS[:, 0]))
+    assert np.isnan(number(loss(clean + np.uint8(252), LOGITS[:, 0])))
     labels = LABELS.astype("float32")
     for reduction in ("sum_over_batch_size", "sum", "none"):
         loss = AnnotatorsLoss(LOSSES[kind](reduction=reduction))

@@ -13,6 +13,7 @@ from keras_het.losses import (
     SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
+from keras_het.losses.crossentropy import Crossentropy
 from keras_het.metrics import AnnotatorsMetric
 from tests.checks import refusals, refused_arguments
 from tests.common import sparse_crossentropy
@@ -22,11 +23,7 @@ from tests.losses.cases import LABELS, LOGITS, VECTORS
 pytestmark = pytest.mark.refusal
 
 WEIGHT = "be a finite float32 number at least 0"
-SYMMETRIC = {
-    "alpha": [(WEIGHT, -1.0)],
-    "beta": [(WEIGHT, -1.0)],
-    "log_of_zero": [("be less than 0", 0.0)],
-}
+SYMMETRIC = {"alpha": [(WEIGHT, -1.0)], "beta": [(WEIGHT, -1.0)], "log_of_zero": [("be less than 0", 0.0)]}
 SMOOTHED = {"label_smoothing": [("be less than 1", 1.0), ("be a finite float32 number greater than -inf", np.inf)]}
 GENERALIZED = {"q": [("be a finite float32 number greater than 0", 0.0), ("be in (0, 1]", 1.5)]}
 
@@ -60,6 +57,7 @@ REFUSED = {
         lambda: (AnnotatorsLoss()(annotators.LABELS[:, :2], annotators.LOGITS)),
     "`y_pred` must have no Keras mask: give masked pixels the label":
         lambda: (JointSegmentationCrossentropy(3)(np.zeros((1, 2), int), keras.layers.Masking()(np.zeros((1, 2, 7))))),
+    "Crossentropy must define crossentropy(targets, log_probs)": lambda: Crossentropy()(LABELS, LOGITS),
     "`y_true` must have shape": normal((2, 3), (2, 8)),
     "numbers, R <= K. Received: shape": normal((2, 1), (2, 7)),
     "R <= K. Received: shape (2,), with `y_pred` of": normal(2, (2, 7)),
@@ -67,4 +65,4 @@ REFUSED = {
 }  # fmt: skip
 
 
-test_refusals = refusals(REFUSED, errors=(ValueError, TypeError))
+test_refusals = refusals(REFUSED, errors=(ValueError, TypeError, NotImplementedError))

@@ -72,34 +72,19 @@ def test_every_form_of_a_loss_stays(activation, loss):
     assert homoscedastic(new).loss == loss
 
 
-@pytest.mark.parametrize(("old", "loss", "arguments"), [
-    (lambda: functional("softmax"), "sparse_categorical_crossentropy", {"link": "sigmoid"}),
-    (lambda: functional(None), losses.SparseCategoricalCrossentropy(from_logits=True), {"link": "sigmoid"}),
-])  # fmt: skip
-def test_a_loss_of_another_link_is_left_to_the_user(old, loss, arguments):
-    model = compiled(old(), "sgd", loss)
-    with pytest.warns(UserWarning, match="The new model is not compiled"):
-        new = heteroscedastic(model, 1, warm_start=False, **arguments)
-    assert not new.compiled
-
-
-def test_empty_metrics_stay_empty():
-    model = functional("softmax")
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics={})
-    assert converted(model).compiled
-
-
-def test_a_loss_and_metric_by_the_name_of_an_output_get_the_new_name():
-    old = compiled(
-        functional(None, layers.Softmax(name="p")),
-        "sgd",
-        {"p": "sparse_categorical_crossentropy"},
-        loss_weights={"p": 0.5},
-        metrics={"p": ["accuracy"]},
-    )
-    new = converted(old, name="het")
+def test_a_loss_and_metric_by_the_name_of_an_output_get_the_new_name_and_no_metrics_stay_none():
+    named = {"loss_weights": {"p": 0.5}, "metrics": {"p": ["accuracy"]}}
+    model = functional(None, layers.Softmax(name="p"))
+    new = converted(compiled(model, "sgd", {"p": "sparse_categorical_crossentropy"}, **named), name="het")
     assert list(new.loss) == ["het"]
     assert set(new.evaluate(X, Y, verbose=0, return_dict=True)) >= {"accuracy", "loss"}
+    assert converted(compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics={})).compiled
+    of_logits = losses.SparseCategoricalCrossentropy(from_logits=True)
+    for activation, loss in (("softmax", "sparse_categorical_crossentropy"), (None, of_logits)):
+        model = compiled(functional(activation), "sgd", loss)
+        with pytest.warns(UserWarning, match="The new model is not compiled"):  # the loss is of another link
+            assert not heteroscedastic(model, 1, warm_start=False, link="sigmoid").compiled
+    assert not heteroscedastic(functional("softmax")).compiled
 
 
 def margin(y_true, y_pred):
@@ -115,10 +100,10 @@ def margin(y_true, y_pred):
 def test_a_loss_of_raw_logits_that_a_shift_changes_is_left_to_the_user(loss, form):
     """Compiled, the new model would start with another value of the loss."""
     old = compiled(functional(), "sgd", form(loss))
-    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+    new, text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True, seed=0)
     assert "`loss` must accept log-probabilities, which the head 'predictions' returns. Use keras.losses." in text
     assert "Received: loss=" in text
-    new, function = heteroscedastic_without_warning(old), keras.losses.get(loss)
+    function = keras.losses.get(loss)
     values = [np.mean(to_numpy(function(VECTORS, each.predict(X, verbose=0)))) for each in (old, new)]
     assert abs(values[0] - values[1]) > 0.1
     sigmoid = compiled(functional(), "sgd", form(loss))
@@ -127,21 +112,15 @@ def test_a_loss_of_raw_logits_that_a_shift_changes_is_left_to_the_user(loss, for
     assert kept.evaluate(X, VECTORS, verbose=0) == pytest.approx(value, rel=0.05)
 
 
-def heteroscedastic_without_warning(model):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return heteroscedastic(model, 1, seed=0)
-
-
 def warned(convert, *arguments, keep_activation=False, **named):
-    """Returns the warning of a conversion whose result is not compiled."""
+    """Returns the result of a conversion, which is not compiled, and its warning."""
     with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise others, of the backends
         warnings.simplefilter("always")
         new = convert(*arguments, keep_activation=keep_activation, **named)
     assert not new.compiled
     (found,) = [warning for warning in caught if "The new model is not compiled: " in str(warning.message)]
     assert found.filename == __file__
-    return str(found.message)
+    return new, str(found.message)
 
 
 def custom(y_true, y_pred):
@@ -195,30 +174,19 @@ NO_COUNTERPART = [
 @pytest.mark.parametrize("arguments", NO_COUNTERPART)
 def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments):
     old = compiled(functional("softmax"), "sgd", **{"loss": None, **arguments})
-    assert "has no known match (keep_activation=True keeps it). `" in warned(keras_het.heteroscedastic, old, 1)
+    assert "has no known match (keep_activation=True keeps it). `" in warned(keras_het.heteroscedastic, old, 1)[1]
     assert converted(old).loss == old.loss
 
 
 def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
-    old = compiled(
-        functional("softmax"),
-        "sgd",
-        Inheriting(ignore_class=1),
-        metrics=[Counting(), metrics.SparseCategoricalCrossentropy()],
-    )
-    new = converted(old)
-    assert new.loss is old.loss
+    inherited = [Counting(), metrics.SparseCategoricalCrossentropy()]
+    old = compiled(functional("softmax"), "sgd", Inheriting(ignore_class=1), metrics=inherited)
+    assert converted(old).loss is old.loss
     old.compile("sgd", Inheriting())
-    assert "Use Inheriting(from_logits=True)" in warned(keras_het.heteroscedastic, old, 1)
-    wrong = heteroscedastic(functional("softmax"), 1, keep_activation=False)
-    wrong.compile("sgd", Inheriting())
+    assert "Use Inheriting(from_logits=True)" in warned(keras_het.heteroscedastic, old, 1)[1]
+    wrong = compiled(heteroscedastic(functional("softmax"), 1, keep_activation=False), "sgd", Inheriting())
     with refuses(r"`loss` must accept log-probabilities, .* Use Inheriting\(from_logits=True\)"):
         keras_het.check(wrong)
-
-
-def test_where_no_activation_can_be_kept_the_warning_does_not_say_so():
-    old = compiled(functional(), "sgd", "kl_divergence")
-    assert "keep_activation" not in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
 
 
 @pytest.mark.parametrize(
@@ -229,28 +197,14 @@ def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     assert homoscedastic(het).compiled
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[metric])
-    assert "`metrics` must accept logits" in warned(keras_het.homoscedastic, het)
-
-
-def test_a_kept_log_sigmoid_keeps_everything():
-    old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
-    new = converted(old)
-    assert (new.loss, keras_het.base.internals.compile_arguments(new)["metrics"]) == (custom, ["mse", custom])
-    assert homoscedastic(new).loss is custom
-    assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
-
-
-def returning_dict(loss, metrics):
-    inputs = keras.Input((FEATURES,))
-    model = keras.Model(inputs, {"scores": keras.layers.Dense(UNITS, "softmax", name="last")(inputs)})
-    model.compile("sgd", loss, metrics=metrics)
-    return model
+    assert "`metrics` must accept logits" in warned(keras_het.homoscedastic, het)[1]
 
 
 @pytest.mark.parametrize("keys", ["dict", "plain"])
 def test_a_dict_of_one_output_stays_a_dict(keys):
-    named = (lambda part: {"scores": part}) if keys == "dict" else lambda part: part
-    old = returning_dict(named("sparse_categorical_crossentropy"), named(["accuracy"]))
+    named, inputs = (lambda part: {"scores": part} if keys == "dict" else part), keras.Input((FEATURES,))
+    old = keras.Model(inputs, {"scores": layers.Dense(UNITS, "softmax", name="last")(inputs)})
+    old.compile("sgd", named("sparse_categorical_crossentropy"), metrics=named(["accuracy"]))
     new = heteroscedastic(old)
     labels = {"scores": Y}
     for model in (new, homoscedastic(new), scale_temperature(old, X, Y), heteroscedastic(old, clone=True)):
@@ -263,22 +217,23 @@ def test_a_dict_of_one_output_stays_a_dict(keys):
             call()
 
 
-def test_a_model_that_is_not_compiled_gives_one_that_is_not():
-    assert not heteroscedastic(functional("softmax")).compiled
-
-
 def test_what_is_custom_is_kept_for_outputs_of_the_same_kind():
     own = Configured(3)
-    for activation in ("softmax", "log_softmax"):
-        new = converted(compiled(functional(activation), "sgd", custom, metrics=[custom, own]))
+    for activation in ("softmax", "log_softmax", "log_sigmoid"):
+        old = compiled(functional(activation), "sgd", custom, metrics=[custom, own])
+        new = converted(old)
         assert new.loss is custom
         first, second = keras_het.base.internals.compile_arguments(new)["metrics"]
         assert first is custom
         assert (type(second), second.number) == (Configured, 3)
         assert second is not own
+    assert homoscedastic(new).loss is custom
+    assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)[1]
     for arguments in ({"loss": custom}, {"metrics": [own]}):
         old = compiled(functional(), "sgd", **{"loss": None, **arguments})
-        assert "has no known match. `" in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+        assert "has no known match. `" in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)[1]
+    old = compiled(functional(), "sgd", "kl_divergence")  # no activation can be kept
+    assert "keep_activation" not in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)[1]
 
 
 class Numbered(metrics.Mean):
@@ -315,23 +270,24 @@ class Unconfigured(keras.optimizers.SGD):
         raise NotImplementedError("no configuration")
 
 
-@pytest.mark.parametrize(
-    "metric", [Numbered, Required, lambda number: metrics.MeanMetricWrapper(lambda y, p: p, name="own")]
-)
-def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
-    old = compiled(functional("softmax"), "sgd", custom, metrics=[metric(3)])
-    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
-    assert "cannot be rebuilt from its config: " in text
-    assert text.endswith(". Call its `compile`.")
+CANNOT_BE_MADE_AGAIN = {
+    "a metric without its number": ("sgd", [Numbered(3)]),
+    "a metric that needs a number": ("sgd", [Required(3)]),
+    "a metric of a function": ("sgd", [metrics.MeanMetricWrapper(lambda y, p: p, name="own")]),
+    "a learning rate of a function": (lambda: keras.optimizers.SGD(lambda: 0.1), []),
+    "an optimizer without its slope": (lambda: Steep(slope=2.0), []),
+    "an optimizer without a config": (Unconfigured, []),
+}
 
 
-@pytest.mark.parametrize(
-    "optimizer", [lambda: keras.optimizers.SGD(lambda: 0.1), lambda: Steep(slope=2.0), Unconfigured]
-)
-def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
-    old = compiled(functional("softmax"), optimizer(), "sparse_categorical_crossentropy")
-    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+@pytest.mark.parametrize("name", CANNOT_BE_MADE_AGAIN)
+def test_a_metric_or_optimizer_that_cannot_be_made_again_is_not_shared(name):
+    optimizer, metrics = CANNOT_BE_MADE_AGAIN[name]
+    optimizer = optimizer() if callable(optimizer) else optimizer
+    old = compiled(functional("softmax"), optimizer, custom if metrics else "categorical_crossentropy", metrics=metrics)
+    _, text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
     assert "cannot be rebuilt from its config: " in text
+    assert not metrics or text.endswith(". Call its `compile`.")
 
 
 @pytest.mark.on_jax
@@ -352,7 +308,7 @@ def test_weights_stay_excluded_from_weight_decay():
     other = keras.layers.Dense(3).add_weight(shape=(2,))  # kept: PyTorch's key is an id, which Python uses again
     optimizer.exclude_from_weight_decay([below.kernel, other])
     old = compiled(old, optimizer, "sparse_categorical_crossentropy")
-    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+    _, text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
     assert "it lacks 1 of the 2 weights that the optimizer excludes from weight decay. Pass the new weights to" in text
 
 
@@ -389,21 +345,15 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
     new.fit(X, labels, verbose=0)
     check_file(new, X, tmp_path)
     keras_het.check(keras.models.load_model(tmp_path / "model.keras"))
-    with refuses("is already a HeteroscedasticDense"):
-        heteroscedastic(new)
     new.compile("sgd", loss=None)
     plain = homoscedastic(new, keep_activation=False)
     assert type(plain.layers[-1]) is layers.Dense
     assert plain.layers[-1].activation is keras.activations.linear
 
 
-def test_nothing_is_kept_of_a_model_that_returns_logits():
-    linear = keras.activations.linear
-    assert heteroscedastic(functional()).layers[-1].activation is linear
-    assert heteroscedastic(functional("log_softmax")).layers[-1].activation is linear
-
-
-def test_the_activation_that_is_kept_is_that_of_the_new_link():
+def test_the_activation_that_is_kept_is_that_of_the_new_link_and_none_of_logits():
+    for activation in (None, "log_softmax"):
+        assert heteroscedastic(functional(activation)).layers[-1].activation is keras.activations.linear
     softmax = heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1]
     assert softmax.activation is keras.activations.softmax
     with refuses("`keep_activation` must be True or False"):

@@ -86,20 +86,8 @@ def test_a_class_with_the_constructor_of_keras_is_kept_with_its_loss(kind, clone
         assert model.evaluate(X, Y, verbose=0) == pytest.approx(2 * crossentropy(model), rel=1e-5)
     assert back.evaluate(X, Y, verbose=0) == pytest.approx(old.evaluate(X, Y, verbose=0), rel=1e-5)
     assert [layer.name for layer in back.layers] == [layer.name for layer in old.layers]
-
-
-@pytest.mark.smoke
-def test_own_steps_are_kept():
-    new = heteroscedastic(trained(made(OwnSteps)), 2)
-    assert (new.train_on_batch(X, Y), new.test_on_batch(X, Y)) == (1.5, 2.5)
-
-
-def test_a_scaled_model_keeps_the_loss_if_its_outputs_are_of_the_same_kind():
-    old = trained(made(Functional, None), SPARSE(from_logits=True))
-    labels = np.where(np.arange(len(X)) % 2, Y, old.predict(X, verbose=0).argmax(-1))
-    scaled = scale_temperature(old, X, labels, link="softmax")
-    assert type(scaled) is Functional
-    assert scaled.evaluate(X, Y, verbose=0) == pytest.approx(2 * crossentropy(scaled, from_logits=True), rel=1e-5)
+    with_steps = heteroscedastic(trained(made(OwnSteps)), 2)
+    assert (with_steps.train_on_batch(X, Y), with_steps.test_on_batch(X, Y)) == (1.5, 2.5)
 
 
 def early_learning(activation="softmax"):
@@ -125,13 +113,9 @@ class Strength(keras.Model):
         return self.strength * super().compute_loss(*arguments, **named)
 
 
-def with_attribute(model):
-    model.strength = 3.0
-    return model
-
-
-def with_own_method(model):
-    model.train_step = lambda data: {}
+def with_own(model, **attributes):
+    for name, value in attributes.items():
+        setattr(model, name, value)
     return model
 
 
@@ -143,8 +127,9 @@ OTHER = "Functional has its own compute_loss, and the outputs are of another kin
     (lambda: heteroscedastic(trained(OwnConstructor(2.0)), 2), f"OwnConstructor has its own {LOST}class without"),
     (lambda: heteroscedastic(early_learning(), 2), "EarlyLearning has its own compute_loss, compute_metrics, which"),
     (lambda: homoscedastic(with_head()), "EarlyLearning has its own compute_loss, compute_metrics, which"),
-    (lambda: heteroscedastic(with_own_method(trained(functional("softmax"))), 2), "Functional has its own train_step"),
-    (lambda: heteroscedastic(with_attribute(trained(made(Strength))), 2), "Strength has its own compute_loss"),
+    (lambda: heteroscedastic(with_own(trained(functional("softmax")), train_step=len), 2),
+        "Functional has its own train_step"),
+    (lambda: heteroscedastic(with_own(trained(made(Strength)), strength=3.0), 2), "Strength has its own compute_loss"),
     (lambda: scale_temperature(early_learning(), X, Y), "EarlyLearning has its own compute_loss, compute_metrics"),
     (lambda: heteroscedastic_regression(regression(), initial_scale=1.0), f"Functional has its own {LOST}subclass"),
     (lambda: heteroscedastic(compiled(made(OwnCompile), "sgd", 3.0), 2), "OwnCompile has its own compile. Call its"),
@@ -165,6 +150,21 @@ class Named(keras.Model):
         super().__init__(model.input, model.output)
 
 
+def test_a_scaled_model_keeps_the_loss_if_its_outputs_are_of_the_same_kind_and_choose_refuses_its_methods():
+    old = trained(made(Functional, None), SPARSE(from_logits=True))
+    labels = np.where(np.arange(len(X)) % 2, Y, old.predict(X, verbose=0).argmax(-1))
+    scaled = scale_temperature(old, X, labels, link="softmax")
+    assert type(scaled) is Functional
+    assert scaled.evaluate(X, Y, verbose=0) == pytest.approx(2 * crossentropy(scaled, from_logits=True), rel=1e-5)
+
+    def make_model():
+        return compiled(made(Functional), "sgd", "sparse_categorical_crossentropy")
+
+    text = r"`make_model` must .* pass a list of functions: \[make_model\]. .*Functional with its own compute_loss"
+    with refuses(text):
+        choose(make_model, X, Y, methods=[EarlyStopping()], epochs=1, folds=2, verbose=0)
+
+
 @pytest.mark.parametrize("make", [lambda: functional("softmax"), lambda: sequential("softmax"), Named])
 def test_a_model_that_trains_as_keras_does_is_compiled_without_a_warning(make):
     with texts_of_warnings() as texts:
@@ -172,14 +172,3 @@ def test_a_model_that_trains_as_keras_does_is_compiled_without_a_warning(make):
     assert new.compiled
     assert type(new) is type(keras.Model(new.input, new.output))
     assert texts == []
-
-
-def test_choose_refuses_methods_for_a_model_that_trains_in_its_own_way():
-    def make_model():
-        return compiled(made(Functional), "sgd", "sparse_categorical_crossentropy")
-
-    arguments = {"epochs": 1, "folds": 2, "verbose": 0}
-    with refuses(
-        r"`make_model` must .* pass a list of functions: \[make_model\]. .*Functional with its own compute_loss"
-    ):
-        choose(make_model, X, Y, methods=[EarlyStopping()], **arguments)

@@ -1,5 +1,7 @@
 """A converted model keeps the penalties, constraints, frozen weights and weight decay of its last layer."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -40,11 +42,12 @@ def test_the_penalty_of_a_converted_model_is_the_old_one(name, temperature, tmp_
     for model in (new, reloaded(new, tmp_path), back):
         assert penalty(model) == pytest.approx(penalty(old), rel=1e-4)
         assert np.abs(model.predict(X, verbose=0) - old.predict(X, verbose=0)).max() < 0.02
-    assert back.layers[-1].get_config() == {**old.layers[-1].get_config(), "kernel_initializer": zeros()}
+    zeros = keras.initializers.serialize(keras.initializers.Zeros())
+    assert back.layers[-1].get_config() == {**old.layers[-1].get_config(), "kernel_initializer": zeros}
 
 
-def zeros():
-    return keras.initializers.serialize(keras.initializers.Zeros())
+def clip(weights):
+    return keras.ops.clip(weights, -1.0, 1.0)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
@@ -61,10 +64,15 @@ def test_constraints_hold_for_the_same_logits(temperature, tmp_path):
         assert_allclose(np.linalg.norm(kernel, axis=0), 1.0, rtol=1e-4)
         assert bias.min() >= 0.0
     back = homoscedastic(new).layers[-1]
-    assert [type(each) for each in (back.kernel_constraint, back.bias_constraint)] == [
-        keras.constraints.UnitNorm,
-        keras.constraints.NonNeg,
-    ]
+    assert isinstance(back.kernel_constraint, keras.constraints.UnitNorm)
+    assert isinstance(back.bias_constraint, keras.constraints.NonNeg)
+    old = sharpen(model_of(kernel_constraint=clip))  # a function
+    new = heteroscedastic(old, 2, temperature=temperature, seed=0)
+    new.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+    new.fit(X, Y, verbose=0)
+    expected = np.clip(to_numpy(old.layers[-1].kernel), -1.0, 1.0)
+    assert_allclose(to_numpy(new.layers[-1].loc_layer.kernel) / temperature, expected, rtol=1e-5)
+    assert homoscedastic(new).layers[-1].kernel_constraint is clip
 
 
 def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
@@ -98,21 +106,7 @@ def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
     assert texts == []
 
 
-def clip(weights):
-    return keras.ops.clip(weights, -1.0, 1.0)
-
-
-def test_a_function_as_constraint_acts_on_the_same_logits():
-    old = sharpen(model_of(kernel_constraint=clip))
-    new = heteroscedastic(old, 2, temperature=5.0, seed=0)
-    new.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
-    new.fit(X, Y, verbose=0)
-    expected = np.clip(to_numpy(old.layers[-1].kernel), -1.0, 1.0)
-    assert_allclose(to_numpy(new.layers[-1].loc_layer.kernel) / 5.0, expected, rtol=1e-5)
-    assert homoscedastic(new).layers[-1].kernel_constraint is clip
-
-
-def test_the_constraint_of_a_convolution_is_left_out_with_a_warning():
+def test_the_constraint_of_a_convolution_is_left_out_with_a_warning_and_a_wrong_temperature_refused():
     inputs = keras.Input((4, 4, 3))
     constraint = keras.constraints.MaxNorm(0.3, axis=[0, 1, 2])
     old = keras.Model(inputs, layers.Conv2D(UNITS, 1, kernel_constraint=constraint, name="maps")(inputs))
@@ -120,13 +114,9 @@ def test_the_constraint_of_a_convolution_is_left_out_with_a_warning():
         new = heteroscedastic(old, 2, seed=0)
     assert new.layers[-1].kernel_constraint is None
     assert "has no kernel constraint: the constraint of 'maps' is for the axes of a convolution" in texts[0]
-
-
-@pytest.mark.parametrize("temperature", ["5", None, 0.0, -1.0])
-@pytest.mark.parametrize("regularizer", [None, "l2"])
-def test_a_wrong_temperature_is_refused_by_its_name(temperature, regularizer):
-    with refuses("`temperature` must be a finite float32 number greater than 0"):
-        heteroscedastic(model_of(kernel_regularizer=regularizer), temperature=temperature)
+    for temperature, regularizer in itertools.product(("5", None, 0.0, -1.0), (None, "l2")):
+        with refuses("`temperature` must be a finite float32 number greater than 0"):
+            heteroscedastic(model_of(kernel_regularizer=regularizer), temperature=temperature)
 
 
 def test_a_regression_keeps_the_same():

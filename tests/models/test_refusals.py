@@ -11,15 +11,10 @@ from keras import layers
 from keras_het import explain, heteroscedastic, homoscedastic, losses
 from keras_het.covariances import Latent, LowRank
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
-from keras_het.models import (
-    DistributionModel,
-    EarlyLearning,
-    heteroscedastic_regression,
-    scale_temperature,
-)
+from keras_het.models import DistributionModel, EarlyLearning, heteroscedastic_regression, scale_temperature
 from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
 from tests.checks import refusals, refused_arguments
-from tests.common import Subclassed, refuses
+from tests.common import Subclassed, compiled, refuses
 from tests.models import test_early_learning as early
 from tests.models import test_regression as regression
 from tests.models.checks import UNITS
@@ -32,6 +27,7 @@ pytestmark = pytest.mark.refusal
 COUNT = "be an integer in [1, 16777216]"
 POSITIVE = "be a finite float32 number greater than 0"
 WEIGHTS = "`sample_weight` must have the index of every example in training: `fit(x, y, sample_weight=keras_het.models."
+EXCLUSIVE = "`loss` must be for exclusive classes, with `from_logits`"
 FLAG = "be True or False"
 BY_HAND = (
     "`layer` must name one of its Dense layers: 'predictions'. For a model without a top, write keras.Model("
@@ -39,7 +35,7 @@ BY_HAND = (
 )
 OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
 LABELS = "`y` must be integers of shape "
-VECTORS, MAPS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int)
+VECTORS, MAPS, ZEROS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int), np.zeros((2, 3))
 
 
 class Cosine(layers.Dense):
@@ -127,6 +123,13 @@ def learning(make=early.identity, weights=early.INDEX, **arguments):
     return lambda: early.loss_of(make(**arguments), early.LABELS, early.LOGITS, weights)
 
 
+def halved_index():
+    inputs = keras.Input((early.UNITS,))
+    model = EarlyLearning(inputs, layers.Identity()(inputs), 3000)
+    compiled(model, "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    early.loss_of(model, early.LABELS, early.LOGITS, keras.ops.cast(early.INDEX, "float16"))
+
+
 def reshaped():
     return chain(layers.Dense(4), layers.Reshape((2, 2)))
 
@@ -191,9 +194,7 @@ CLASSES += [losses.GeneralizedCrossentropy(from_logits=True), losses.AnnotatorsL
 
 
 def compiled_with(loss):
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(2, name="out")])
-    model.compile("sgd", loss)
-    return model
+    return compiled(keras.Sequential([keras.Input((3,)), layers.Dense(2, name="out")]), "sgd", loss)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -228,6 +229,8 @@ REGRESSION = {
         regressing(regression.X, regression.Y, model=regressing(regression.X, regression.Y)),
 }  # fmt: skip
 DISTRIBUTIONS = {
+    "The model must end in a HeteroscedasticNormal": lambda: DistributionModel(*joint_end()).predict_interval(ZEROS),
+    "to predict covariances of targets": lambda: DistributionModel(*joint_end()).predict_covariance(ZEROS),
     "`num_samples` must be an integer in": multi(0),
     "`false_negative_rate` must be a number in": multi(false_negative_rate=1.0),
     "`false_negative_rate` must be an array of numbers. Received: a dict; ": multi(false_negative_rate={}),
@@ -259,8 +262,10 @@ EARLY = {
     'at most 5368708 for 100 classes...2 GiB. memory_dtype="float16" halves it...=10000000':
         lambda: early.make_model(examples=10**7, units=100),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
+    EXCLUSIVE: learning(loss="binary_crossentropy"),
+    f"{EXCLUSIVE}...": learning(loss=lambda y_true, y_pred: y_pred[:, 0]),
+    "`sample_weight` must be float32 for more than 2048 examples": halved_index,
 }  # fmt: skip
-ZEROS = np.zeros((2, 3))
 TEMPERATURES = {
     **refused_arguments(TemperatureScaler, {"temperature": [(POSITIVE, 0)]}),
     **refused_arguments(TemperatureScaler, {"dtype": [('be "float32" or "float64"', "bfloat16")]}),

@@ -68,13 +68,7 @@ def test_a_given_scale_a_given_covariance_data_sets_and_one_target_without_an_ax
         assert_allclose(np.sqrt(variance), scale, rtol=1e-3)
 
 
-def test_a_perfect_mean_starts_at_the_least_noise_and_stays_finite():
-    old = trained()
-    new = heteroscedastic_regression(old, X, old.predict(X, verbose=0), num_factors=1)
-    assert np.isfinite(new.fit(X, old.predict(X, verbose=0), epochs=3, verbose=0).history["loss"]).all()
-
-
-def test_the_covariance_alone_is_learned():
+def test_the_covariance_alone_is_learned_and_no_noise_is_finite():
     old = trained()
     before = old.predict(X, verbose=0)
     new = heteroscedastic_regression(old, X, Y, num_factors=1, train_mean=False)
@@ -83,18 +77,11 @@ def test_the_covariance_alone_is_learned():
     assert_array_equal(new.predict(X, verbose=0), before)
     assert all(layer.trainable for layer in old.layers)
     assert len(new.trainable_weights) == 4
+    perfect = heteroscedastic_regression(old, X, before, num_factors=1)  # it starts at the least noise
+    assert np.isfinite(perfect.fit(X, before, epochs=3, verbose=0).history["loss"]).all()
 
 
-def test_faithful_stops_the_features_and_the_old_layers_are_shared_unless_copied():
-    old = trained()
-    new = heteroscedastic_regression(old, initial_scale=1.0, form="faithful")
-    assert new.loss.form == "faithful"
-    assert new.head.stop_features
-    assert old.layers[0] in new.layers
-    assert old.layers[0] not in heteroscedastic_regression(old, initial_scale=1.0, clone=True).layers
-
-
-def test_a_map_of_a_regression_for_every_pixel():
+def test_a_map_of_a_regression_for_every_pixel_and_faithful_that_stops_features_of_shared_layers():
     inputs = keras.Input((4, 4, 3))
     old = keras.Model(inputs, keras.layers.Conv2D(1, 1)(keras.layers.Conv2D(5, 3, padding="same")(inputs)))
     x = RNG.normal(size=(6, 4, 4, 3)).astype("float32")
@@ -102,6 +89,12 @@ def test_a_map_of_a_regression_for_every_pixel():
     assert not new.compiled
     assert_allclose(new.predict(x, verbose=0), old.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
     assert new.predict_interval(x, verbose=0)[0].shape == (6, 4, 4, 1)
+    old = trained()
+    new = heteroscedastic_regression(old, initial_scale=1.0, form="faithful")
+    assert new.loss.form == "faithful"
+    assert new.head.stop_features
+    assert old.layers[0] in new.layers
+    assert old.layers[0] not in heteroscedastic_regression(old, initial_scale=1.0, clone=True).layers
 
 
 @pytest.mark.parametrize("padding", [1e6, np.nan])
@@ -123,9 +116,8 @@ LABEL_VECTORS = (INPUTS[:, :3] > 0).astype("float32")
 
 def multi_label(activation="sigmoid"):
     keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, activation, name="labels")]
-    )
+    hidden, last = keras.layers.Dense(8, "relu"), keras.layers.Dense(3, activation, name="labels")
+    model = keras.Sequential([keras.Input((4,)), hidden, last])
     loss = keras.losses.BinaryCrossentropy(from_logits=activation is None)
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["binary_accuracy", keras.metrics.AUC(multi_label=True)])
     model.fit(INPUTS, LABEL_VECTORS, epochs=3, verbose=0)
@@ -146,11 +138,7 @@ def test_it_predicts_as_before_trains_jointly_and_keeps_the_metrics(tmp_path):
     assert_allclose(after[1:], before[1:], atol=0.05)
     assert new.fit(INPUTS, LABEL_VECTORS, epochs=3, verbose=0).history["loss"][-1] < after[0]
     assert_array_equal(reloaded(new, tmp_path).predict(INPUTS, verbose=0), new.predict(INPUTS, verbose=0))
-
-
-def test_logits_need_the_link():
     old = multi_label(None)
-    new = heteroscedastic(old, joint=True, link="sigmoid")
-    expected = 1.0 / (1.0 + np.exp(-old.predict(INPUTS, verbose=0)))
-    assert_allclose(new.predict(INPUTS, verbose=0), expected, atol=0.02)
+    new = heteroscedastic(old, joint=True, link="sigmoid")  # logits need the link
+    assert_allclose(new.predict(INPUTS, verbose=0), 1.0 / (1.0 + np.exp(-old.predict(INPUTS, verbose=0))), atol=0.02)
     assert new.metrics_names == old.metrics_names

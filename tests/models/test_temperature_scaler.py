@@ -1,7 +1,5 @@
 """The fitted temperature against a dense grid in float64, and the scaled model."""
 
-import warnings
-
 import keras
 import numpy as np
 import pytest
@@ -17,9 +15,9 @@ from keras_het.models import scale_temperature
 from keras_het.models.temperature_scaler import MAX_TEMPERATURE, MIN_TEMPERATURE, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
 from keras_het.reading.probabilities import predict_probabilities
-from tests.common import Batches, Subclassed, reloaded, sparse_crossentropy, to_numpy
+from tests.common import Batches, Subclassed, reloaded, sparse_crossentropy, texts_of_warnings, to_numpy
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore:The temperature is 20")]  # of untrained models
 
 FEATURES, UNITS = 6, 4
 GRID = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, 5_001)
@@ -43,13 +41,17 @@ def nll(link, outputs, labels, temperature):
 
 @pytest.mark.parametrize("link", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("true", [0.3, 1.0, 4.0])
-def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
+def test_the_temperature_is_the_best_of_a_dense_grid_and_divides_logits(link, true):
     outputs, labels = data(link, true)
     found = best_temperature(outputs, labels, link)
     losses = [nll(link, outputs, labels, temperature) for temperature in GRID]
     assert found == pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)  # the steps of the grid are of 1.2e-3
     assert nll(link, outputs, labels, found) <= min(losses) + 1e-12
     assert 0.7 < found / true < 1.4
+    divided = outputs / true if link == "sigmoid" else log_softmax(outputs / true, axis=-1)
+    assert_allclose(to_numpy(TemperatureScaler(link, true)(outputs.astype("float32"))), divided, rtol=1e-5, atol=1e-5)
+    logits = 1e3 * np.random.default_rng(0).normal(size=(200, UNITS)).astype("float32")
+    assert np.isfinite(to_numpy(TemperatureScaler(link, MIN_TEMPERATURE)(logits))).all()
 
 
 @pytest.mark.parametrize(("link", "dtype", "scale", "is_off"), [
@@ -62,21 +64,11 @@ def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
 def test_probabilities_whose_rounding_moves_the_temperature_get_a_warning(link, dtype, scale, is_off):
     logits, labels = data(link, 1.0, 1000)
     model = keras.Sequential([keras.Input((UNITS,)), layers.Activation(link, dtype=dtype)])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with texts_of_warnings() as texts:
         found = scale_temperature(model, (scale * logits).astype("float32"), labels).layers[-1].temperature
     expected = best_temperature(scale * logits, labels, link)
     assert (abs(found / expected - 1) > 0.1) == is_off
-    texts = [str(each.message) for each in caught if "far off" in str(each.message)]
-    assert ["Scale a model that returns logits" in text for text in texts] == [True] * is_off
-
-
-@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
-def test_it_divides_logits(link):
-    outputs, _ = data("sigmoid" if link == "sigmoid" else "softmax", 1.0)
-    found = to_numpy(TemperatureScaler(link, temperature=2.5)(outputs.astype("float32")))
-    expected = outputs / 2.5 if link == "sigmoid" else log_softmax(outputs / 2.5, axis=-1)
-    assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert ["Scale a model that returns logits" in text for text in texts if "far off" in text] == [True] * is_off
 
 
 def test_labels_and_outputs_of_places_count_as_examples():
@@ -111,17 +103,16 @@ def test_a_temperature_at_a_bound_or_without_evidence_gets_a_warning(link, outpu
         assert best_temperature(outputs, labels, link) == expected
 
 
-def test_large_logits_at_the_least_temperature_do_not_overflow():
-    logits = 1e3 * np.random.default_rng(0).normal(size=(200, UNITS)).astype("float32")
-    assert np.isfinite(to_numpy(TemperatureScaler(temperature=0.05)(logits))).all()
-
-
 def network(*end, dtype=None):
     return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(8, "tanh", dtype=dtype), *end])
 
 
-def test_a_sigmoid_that_rounds_to_one_is_not_infinitely_sure():
+def test_a_sigmoid_that_rounds_to_one_is_not_infinitely_sure_and_zero_and_one_stay_finite():
     """A logit of 18 would count as 87."""
+    x = np.array([[200.0, -200.0], [-200.0, 200.0], [1.0, 0.0], [0.0, 1.0]], "float32")
+    for link, labels in (("softmax", np.array([0, 1, 0, 0])), ("sigmoid", np.eye(2)[[0, 1, 0, 0]])):
+        model = keras.Sequential([keras.Input((2,)), layers.Activation(link)])
+        assert np.isfinite(scale_temperature(model, x, labels, link=link).predict(x, verbose=0)).all()
     rng = np.random.default_rng(0)
     z = rng.normal(size=(400, 1)).astype("float32") * 9.0
     y = (rng.random(z.shape) < expit(z / 5.0)).astype("float32")
@@ -130,15 +121,6 @@ def test_a_sigmoid_that_rounds_to_one_is_not_infinitely_sure():
     assert scaled.layers[-1].temperature == pytest.approx(best_temperature(z, y, "sigmoid"), rel=0.02)
     p = scaled.predict(np.array([[30.0]]), verbose=0).astype("float64")[0, 0]
     assert np.log(p / (1.0 - p)) * scaled.layers[-1].temperature == pytest.approx(25 * np.log(2.0), rel=1e-4)
-
-
-@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
-def test_probabilities_of_zero_and_one_stay_finite(link):
-    x = np.array([[200.0, -200.0], [-200.0, 200.0], [1.0, 0.0], [0.0, 1.0]], "float32")
-    y = np.array([0, 1, 0, 0])
-    model = keras.Sequential([keras.Input((2,)), layers.Activation(link)])
-    scaled = scale_temperature(model, x, y if link == "softmax" else np.eye(2)[y], link=link)
-    assert np.isfinite(scaled.predict(x, verbose=0)).all()
 
 
 def own_data(sigmoid=False):
@@ -151,21 +133,24 @@ def sharp():
     return keras.initializers.RandomNormal(stddev=3.0)
 
 
+def sharp_head(**arguments):
+    return HeteroscedasticDense(UNITS, 2, kernel_initializer=sharp(), **arguments)
+
+
+def sharp_dense(activation=None):
+    return layers.Dense(UNITS, activation, kernel_initializer=sharp())
+
+
 MODELS = {
-    "softmax head": lambda: network(HeteroscedasticDense(UNITS, 2, kernel_initializer=sharp(), temperature=0.3)),
-    "sigmoid": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
-    "log-probabilities": lambda: network(layers.Dense(UNITS, "log_softmax", kernel_initializer=sharp())),
-    "logits": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
-    "probabilities": lambda: network(layers.Dense(UNITS, "softmax", kernel_initializer=sharp())),
-    "sigmoid of a head": lambda: network(
-        HeteroscedasticDense(
-            UNITS, 2, link="sigmoid", activation="sigmoid", kernel_initializer=sharp(), temperature=2.0
-        )
-    ),
+    "softmax head": lambda: network(sharp_head(temperature=0.3)),
+    "sigmoid": lambda: network(sharp_dense()),
+    "log-probabilities": lambda: network(sharp_dense("log_softmax")),
+    "logits": lambda: network(sharp_dense()),
+    "probabilities": lambda: network(sharp_dense("softmax")),
+    "sigmoid of a head": lambda: network(sharp_head(link="sigmoid", activation="sigmoid", temperature=2.0)),
 }
 
 
-@pytest.mark.filterwarnings("ignore:The temperature is 20")  # of untrained models
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")  # of a model that was never trained
 @pytest.mark.parametrize("name", MODELS)
 def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name, tmp_path):
@@ -201,7 +186,6 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:The temperature is 20")
 def test_a_model_of_its_own_loss_of_logits_has_the_loss_of_the_scaled_logits():
     x, y = own_data()
     model = MODELS["logits"]()
@@ -213,43 +197,31 @@ def test_a_model_of_its_own_loss_of_logits_has_the_loss_of_the_scaled_logits():
     assert scaled.evaluate(x, y, verbose=0) == pytest.approx(expected, rel=1e-4)
 
 
-def scaled_by(temperature, model):
-    return keras.Sequential([*model.layers, TemperatureScaler(temperature=temperature)])
-
-
-def test_training_leaves_the_temperature_alone():
+def test_training_leaves_the_temperature_alone_and_half_precision_costs_none_of_its_digits():
     x, y = own_data()
-    scaled = scaled_by(3.0, network(layers.Dense(UNITS)))
+    dense = layers.Dense(UNITS, dtype="mixed_bfloat16")
+    scaled = network(dense, TemperatureScaler(temperature=1.2345), dtype="mixed_bfloat16")
     scaled.compile(keras.optimizers.SGD(0.5), sparse_crossentropy())
     scaled.fit(x, y, verbose=0)
-    assert scaled.layers[-1].temperature == 3.0
-    assert not scaled.layers[-1].trainable_variables
-
-
-def test_half_precision_around_it_costs_no_digit_of_the_temperature():
-    scaled = scaled_by(1.2345, network(layers.Dense(UNITS, dtype="mixed_bfloat16"), dtype="mixed_bfloat16"))
-    found = scaled.predict(own_data()[0], verbose=0)
-    assert found.dtype == "float32"
     assert scaled.layers[-1].temperature == pytest.approx(1.2345, rel=1e-6)  # in bfloat16: 1.234375
+    assert not scaled.layers[-1].trainable_variables
+    found = scaled.predict(x, verbose=0)
+    assert found.dtype == "float32"
     assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:The temperature is 20")
 def test_data_sets_and_inputs_by_name():
-    model = MODELS["log-probabilities"]()
-    assert scale_temperature(model, Batches(*own_data(), size=20)).layers[-1].temperature == pytest.approx(
-        scale_temperature(model, *own_data()).layers[-1].temperature, rel=1e-5
-    )
+    model, x, y = MODELS["log-probabilities"](), *own_data()
+    of_arrays, of_batches = (scale_temperature(model, *each) for each in ((x, y), (Batches(x, y, size=20),)))
+    assert of_batches.layers[-1].temperature == pytest.approx(of_arrays.layers[-1].temperature, rel=1e-5)
     inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}
     joined = layers.Concatenate()([inputs["a"], inputs["b"]])
     model = keras.Model(inputs, HeteroscedasticDense(UNITS, 2, temperature=0.3)(joined))
-    x, y = own_data()
     assert scale_temperature(model, {"a": x, "b": x}, y).predict({"a": x, "b": x}, verbose=0).shape == (60, UNITS)
 
 
 @pytest.mark.on_jax
 @pytest.mark.smoke
-@pytest.mark.filterwarnings("ignore:The temperature is 20")  # of an untrained model
 def test_a_config_has_the_temperature():
     x, y = own_data(sigmoid=True)
     scaled = scale_temperature(network(HeteroscedasticDense(UNITS, link="sigmoid", kernel_initializer=sharp())), x, y)

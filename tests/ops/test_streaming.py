@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,34 +15,28 @@ from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from tests.common import assert_finite, low_rank_normal
 from tests.marks import grid
-from tests.ops.expected import PLAIN, assert_same_gradients, log_expected_softmax
-from tests.ops.test_softmax import (
+from tests.ops.expected import (
     EVERY_KIND,
-    SAMPLES,
+    PLAIN,
     UNITS,
-    check_slope,
+    assert_same_gradients,
+    check_slopes,
+    check_values,
     evaluate,
+    expected,
     gradients,
     nodes_of,
     oracle,
     problem,
+    upstream_of,
 )
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND)
-@pytest.mark.parametrize("batch", [5, 6])
-def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypatch):
-    """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
-    monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    assert blocking.block_sizes(ops.zeros((batch, UNITS)), SAMPLES, UNITS, 8) == (2, 8)
-    arguments, nodes = problem(kind, batch=(batch,)), nodes_of(kind)
-    assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
-    plain = gradients(arguments, nodes, upstream, **PLAIN)
-    assert_same_gradients(gradients(arguments, nodes, upstream, chunk_size=8), plain)
-
-
-def test_a_row_that_is_not_a_number_leaves_the_others_alone():
+def test_a_row_that_is_not_a_number_leaves_the_others_alone_and_no_factors_need_no_nodes():
+    for options in ({"chunk_size": 8}, PLAIN, {"streamed": False}):
+        arguments, nodes = problem("diagonal"), nodes_of("diagonal")
+        result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
+        assert_array_equal(result, evaluate(arguments, nodes, **options))
     arguments, nodes = problem("full"), nodes_of("full")
     spoiled = {**arguments, "loc": np.where(np.arange(5)[:, None] == 3, np.float32("nan"), arguments["loc"])}
     others = [0, 1, 2, 4]
@@ -60,17 +55,13 @@ def test_a_batch_of_unknown_size(kind, jit):
     import tensorflow as tf
 
     names, nodes = list(problem(kind)), nodes_of(kind)
-    per_row = [
-        name for name in names if name in ("loc", "scale_diag", "row_scale") or (name, kind) == ("factor", "full")
-    ]
+    per_row = ["loc", "scale_diag", "row_scale", *(["factor"] if kind == "full" else [])]
 
     @tf.function(jit_compile=jit, reduce_retracing=True)
     def value_and_slopes(*tensors):
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            value = log_expected_softmax(
-                **{"factor": None, **dict(zip(names, tensors, strict=True))}, nodes=nodes, chunk_size=8
-            )
+            value = expected(**dict(zip(names, tensors, strict=True)), nodes=nodes, chunk_size=8)
         return value, tape.gradient(value, tensors)
 
     shapes = {name: (None, *x.shape[1:]) if name in per_row else x.shape for name, x in problem(kind).items()}
@@ -89,11 +80,8 @@ def test_blocks_at_extremes_fall_back_to_logarithms_each_for_itself(kind, monkey
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     arguments, nodes = problem(kind), nodes_of(kind)
     arguments["loc"][3] = [1e4, -1e4, 0.0, 9e3, -5e3, 1e4]
-    assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-    upstream = np.eye(UNITS, dtype="float32")[[0, 1, 2, 2, 4]]
-    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
-        assert np.all(np.isfinite(gradient)), name
-        check_slope(oracle, arguments, nodes, upstream, name, gradient)
+    check_values(arguments, nodes, chunk_size=8)
+    check_slopes(arguments, nodes, np.eye(UNITS, dtype="float32")[[0, 1, 2, 2, 4]], chunk_size=8)
 
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch frees by counting references")
@@ -118,14 +106,6 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
         gc.enable()
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("options", [{"chunk_size": 8}, PLAIN, {"streamed": False}], ids=str)
-def test_nodes_without_factors(options):
-    arguments, nodes = problem("diagonal"), nodes_of("diagonal")
-    result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
-    assert_array_equal(result, evaluate(arguments, nodes, **options))
-
-
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
 def test_a_class_that_is_left_out_by_minus_infinity(kind):
     """Probability 0, by every way alike, and the others as if it were not there; gradients are finite, its own too."""
@@ -137,16 +117,12 @@ def test_a_class_that_is_left_out_by_minus_infinity(kind):
         result = evaluate(masked, nodes, **options)
         assert_allclose(result[:, 2], -1e20 / arguments["temperature"], rtol=1e-6)
         assert_allclose(result[:, ~left_out], far[:, ~left_out], rtol=1e-5, atol=1e-5)
-    upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
-    assert_finite(0.0, gradients(masked, nodes, upstream, chunk_size=8))
-
-
-@pytest.mark.parametrize("noise", [30.0, 1000.0])
-def test_a_class_that_is_left_out_under_large_noise_has_no_gradient(noise):
-    arguments, nodes = problem("full", scale=noise), nodes_of("full")
-    arguments["loc"][:, 2] = -np.inf
-    upstream = np.eye(UNITS, dtype="float32")[[0, 1, 3, 4, 5]]
-    assert_finite(0.0, gradients(arguments, nodes, upstream, chunk_size=8))
+    assert_finite(0.0, gradients(masked, nodes, upstream_of(arguments), chunk_size=8))
+    for noise in (30.0, 1000.0):
+        loud = problem(kind, scale=noise)
+        loud["loc"][:, 2] = -np.inf
+        upstream = np.eye(UNITS, dtype="float32")[[0, 1, 3, 4, 5]]
+        assert_finite(0.0, gradients(loud, nodes, upstream, chunk_size=8))
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow traces tensors of unknown width")
@@ -159,7 +135,46 @@ def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
 
     @tf.function(input_signature=[unknown])
     def traced(tensors):
-        return log_expected_softmax(**{"factor": None, **tensors}, nodes=nodes, chunk_size=8)
+        return expected(**tensors, nodes=nodes, chunk_size=8)
 
-    expected = log_expected_softmax(**{"factor": None, **arguments}, nodes=nodes, chunk_size=8)
-    assert_allclose(traced(arguments), expected, rtol=1e-5, atol=1e-5)
+    assert_allclose(traced(arguments), evaluate(arguments, nodes, chunk_size=8), rtol=1e-5, atol=1e-5)
+
+
+IS_TORCH = keras.config.backend() == "torch"
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request, monkeypatch):
+    """Returns a device that runs the backend; PyTorch's tensors have their own."""
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: [f"{request.param}:0"])
+    return request.param
+
+
+def tensor(device, *shape):
+    return SimpleNamespace(shape=shape, device=SimpleNamespace(type={"gpu": "cuda"}.get(device, device)))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("batch", "units", "samples", "on_processor", "on_accelerator"), [
+    (128, 1000, 1024, (8, 64) if IS_TORCH else (16, 64), (128, 131)),
+    (128, 1000, 16, (32, 16) if IS_TORCH else (64, 16), (1048, 16)),
+    (17, 1000, 64, (6, 64) if IS_TORCH else (9, 64), (262, 64)),  # even blocks
+    (128, 10, 1024, (128, 409) if IS_TORCH else (128, 819), (1638, 1024)),
+    (16, 21_843, 256, (2, 12) if IS_TORCH else (2, 64), (8, 64)),
+    (4, 655_360, 80, (2, 8), (2, 12) if IS_TORCH else (2, 64)),  # an image: 256 x 256 pixels, ten classes
+    (None, 10, 64, (32, 64), (32, 64)),
+    (0, 10, 64, (819, 64) if IS_TORCH else (1638, 64), (26214, 64)),
+])  # fmt: skip
+def test_blocks_are_within_the_budget(device, batch, units, samples, on_processor, on_accelerator):
+    rows, nodes = blocking.block_sizes(tensor(device, batch, units), samples, units)
+    assert (rows, nodes) == (on_processor if device == "cpu" else on_accelerator)
+    assert (
+        rows == 2
+        or rows * nodes * units <= {"cpu": blocking.BLOCK_ELEMENTS, "gpu": blocking.ACCELERATOR_ELEMENTS}[device]
+    )
+
+
+@pytest.mark.once
+def test_a_chunk_size_that_is_given_is_taken():
+    assert blocking.block_sizes(tensor("cpu", 4, 10), 100, 10, 7)[1] == 7
+    assert blocking.block_sizes(tensor("cpu", 4, 10), 5, 10, 7)[1] == 5

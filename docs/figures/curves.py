@@ -14,11 +14,12 @@ LAYERS = {"Dense from zeros": ("Dense", "tab:gray"), "full from zeros": ("head",
 
 head, *rows = json.loads(RESULTS.read_text())["tables"]["frozen CIFAR-10N worst 5000, accuracy by epoch"]
 epochs = list(map(int, head[2:]))
+rows = [row for row in rows if row[0] in LAYERS]
 rates = sorted({float(row[1]) for row in rows})
 figure, panels = plt.subplots(1, len(rates), figsize=(8.4, 2.6), layout="constrained", sharey=True)
 for panel, rate in zip(panels, rates, strict=True):
     for row in rows:
-        if float(row[1]) == rate and row[0] in LAYERS:
+        if float(row[1]) == rate:
             name, color = LAYERS[row[0]]
             panel.plot(epochs, list(map(float, row[2:])), color=color, label=name)
     panel.set(title=f"learning rate {rate:g}", xlabel="epochs")

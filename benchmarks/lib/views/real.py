@@ -89,7 +89,9 @@ FROZEN = {  # tasks of real_heads: set and number of labels
     "frozen TREC": ("TREC", "5,033"),
 }
 FOUR = ("CIFAR-10N worst", "CIFAR-10N aggregate", "Fashion-MNIST-H", "LabelMe")  # sets that README names
-HEAD, POINTS, NLL = "full from zeros", "points over the better Dense", "NLL over it"
+HEAD, PENALISED = "full from zeros", "full from zeros, penalty"
+POINTS, NLL, UNSTOPPED = "points over the better Dense", "NLL over it", ", last epoch by likelihood"
+COMPARED = ("`Dense`", "logistic regression", "`labels.clean`", "head", "head with penalty")
 
 
 def heads(of):
@@ -114,55 +116,46 @@ def heads(of):
 
 def readme_heads(of):
     """Returns accuracy and NLL after the last epoch, a row for each of four sets."""
-    layers = ("`Dense`", "logistic regression", "`labels.clean`", "head")
     wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
-    lines = [["dataset", "wrong labels", *(f"{name}: {layer}" for name in ("accuracy", "NLL") for layer in layers)]]
-    for names, dense, rows in _frozen(of, ", last epoch"):
+    lines = [
+        ["dataset", "wrong labels", *(f"{name}: {layer}" for name in ("accuracy", "NLL") for layer in COMPARED[:-1])]
+    ]
+    for names, dense, rows in _frozen(of, UNSTOPPED):
         if names[0] in FOUR:
-            own = (dense, rows["logistic regression"], rows["clean"], rows[HEAD])
-            cells = (value(row[measure]) for measure in ("accuracy", "nll") for row in own)
+            cells = (value(row[measure]) for measure in ("accuracy", "nll") for row in _own(dense, rows)[:-1])
             lines.append([names[0], f"{100 * float(wrong[names[0]]):.0f}%", *cells])
     return lines
 
 
 def likelihoods(of):
-    """Returns NLL, and crossentropy with people's votes, at the best noisy accuracy, a row for each set."""
-    lines = [["dataset", "labels", *(f"{name}: {row}" for name in ("NLL", "votes") for row in ("`Dense`", "head"))]]
-    for names, dense, rows in _frozen(of, ""):
-        cells = (row.get(measure, "") for measure in ("nll", "people") for row in (dense, rows[HEAD]))
-        lines.append([*names, *cells])
+    """Returns NLL, and crossentropy with people's votes, after the last epoch, a row for each set."""
+    nll, votes = ([f"{measure}: {row}" for row in COMPARED] for measure in ("NLL", "votes"))
+    lines = [["dataset", *nll, "head - `Dense`", *votes]]
+    for names, dense, rows in _frozen(of, UNSTOPPED):
+        own = _own(dense, rows)
+        nll, votes = ([value(row.get(measure, "")) for row in own] for measure in ("nll", "people"))
+        lines.append([names[0], *nll, rows[HEAD][NLL], *votes])
     return lines
 
 
 def unstopped(of):
-    """Returns accuracy and NLL after the last epoch, each layer at its best rate, a row for each set."""
-    others = ("logistic regression", "`labels.clean`", "head")
-    lines = [
-        [
-            "dataset",
-            "accuracy: `Dense`",
-            "head",
-            "points",
-            "NLL: `Dense`",
-            *others,
-            "head - `Dense`",
-            "votes: `Dense`",
-            "head",
-        ]
-    ]
-    for names, dense, rows in _frozen(of, ", last epoch"):
-        head = rows[HEAD]
-        cells = [*(value(row["accuracy"]) for row in (dense, head)), head[POINTS]]
-        nll = (value(row["nll"]) for row in (dense, rows["logistic regression"], rows["clean"], head))
-        votes = (value(row.get("people", "")) for row in (dense, head))
-        lines.append([names[0], *cells, *nll, head[NLL], *votes])
+    """Returns accuracy after the last epoch, each layer at its best rate, a row for each set."""
+    lines = [["dataset", *COMPARED, "head over `Dense`", "seeds"]]
+    for names, dense, rows in _frozen(of, UNSTOPPED):
+        cells = [value(row["accuracy"]) for row in _own(dense, rows)]
+        lines.append([names[0], *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
     return lines
+
+
+def _own(dense, rows):
+    """Returns the rows of `COMPARED`."""
+    return [dense, *(rows[name] for name in ("logistic regression", "clean", HEAD, PENALISED))]
 
 
 def kinds(of):
     """Returns what three kinds of covariance reach on CIFAR-10N worst after the last epoch."""
     lines = [["head", "accuracy", "points over `Dense`", "NLL over `Dense`"]]
-    for row in dicts(of("real_heads", "frozen CIFAR-10N worst 5000, last epoch")):
+    for row in dicts(of("real_heads", f"frozen CIFAR-10N worst 5000{UNSTOPPED}")):
         if row["last layer"] in KINDS:
             lines.append([KINDS[row["last layer"]], row["accuracy"], row[POINTS], row[NLL]])
     return lines
@@ -179,7 +172,7 @@ KINDS = {
 def people_confuse(of):
     """Returns rank correlations of the pairs that people confuse with what Dense and the full head say of pairs."""
     lines = [["dataset", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
-    for names, dense, rows in _frozen(of, ", last epoch"):
+    for names, dense, rows in _frozen(of, UNSTOPPED):
         if "pairs by p" in dense:
             cells = (row["pairs by p"] for row in (dense, rows[HEAD]))
             lines.append([names[0], *cells, rows[HEAD]["pairs by covariance"]])

@@ -8,10 +8,10 @@ from cleanlab.rank import get_label_quality_scores
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, precision_score, recall_score
+from sklearn.metrics import precision_score, recall_score
 from sklearn.model_selection import cross_val_predict
 
-from keras_het.labels import Classifier, corrupt, find_issues, pair_flip, symmetric
+from keras_het.labels import Classifier, corrupt, find_issues, symmetric
 from keras_het.labels.synthetic import look_alike_transitions
 
 
@@ -38,21 +38,20 @@ def test_clean_learning_finds_wrong_labels_and_trains_without_them():
 
 X, CLEAN = load_digits(return_X_y=True)
 X = X / 16.0
-NOISE = {"random": symmetric(10, 0.2), "look-alikes": look_alike_transitions(X, CLEAN, 0.2)}
-NOISE["pairs"] = pair_flip(10, 0.3)
+NOISE = {
+    "random": {"transition": symmetric(10, 0.2)},
+    "look-alikes": {"rows": look_alike_transitions(X, CLEAN, 0.2)},
+}
 
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_flags_scores_precision_and_recall(noise):
-    labels = corrupt(CLEAN, NOISE[noise], seed=0)
+    labels = corrupt(CLEAN, seed=0, **NOISE[noise])
     p = cross_val_predict(LogisticRegression(tol=0.01), X, labels, cv=3, method="predict_proba")
     found, flags = find_issues(p, labels), np.zeros(len(labels), bool)
     flags[found.index] = found.is_issue
     expected, wrong = by_cleanlab(labels, p, n_jobs=1), labels != CLEAN
     assert_allclose(found.score, get_label_quality_scores(labels, p)[found.index])
-    if noise == "pairs":  # T proves itself, and finds wrong labels that are the most probable ones
-        assert f1_score(wrong, flags) > f1_score(wrong, expected) + 0.1
-        return
     assert np.mean(flags == expected) > 0.995
     for score in (precision_score, recall_score):
         assert score(wrong, flags) == pytest.approx(score(wrong, expected), abs=0.01)

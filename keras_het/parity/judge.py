@@ -136,7 +136,10 @@ class _Judge:
             return [row._replace(limit=max(row.limit, row.difference)) for row in rows]
         # If a backend computes a part of float64 in float32, as JAX in attention, the error spreads like rounding.
         share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
-        doubles = {label: (array, own.join(numbers[label][1].times(share))) for label, (array, own) in exact.items()}
+        # Arrays that stay in float32 on some backends, such as a mask, are compared as numbers.
+        doubles = {
+            label: (_widened(array), own.join(numbers[label][1].times(share))) for label, (array, own) in exact.items()
+        }
         in_float64 = self._pairs(part, name, doubles, ["float64"])
         if any(row.ratio > 1 for row in in_float64) and not any(row.message for row in in_float64):
             doubles = _without_zeros(doubles, functools.reduce(Slices.join, (each for _, each in numbers.values())))
@@ -251,6 +254,10 @@ def _check_same_model(first: Recording, other: Recording) -> None:
         row = measure(first.batch.get(name), other.batch.get(name))
         received = f"{row.message or 'different numbers'} in `{name}` on {labels[0]} and {labels[1]}"
         refuse_if(row.ratio > 1, "recordings", rule, received)
+
+
+def _widened(array: Any) -> Any:
+    return array.astype("float64") if array.dtype.kind == "f" else array
 
 
 def _largest(array: Any) -> float:

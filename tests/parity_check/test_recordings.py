@@ -371,6 +371,14 @@ def test_rounding_anywhere_in_an_array_asks_for_float64():
 
 
 @pytest.mark.once
+def test_an_array_that_stays_in_float32_on_one_backend_is_judged_by_its_numbers():
+    recordings = make_two("layers", np.float32([1.0, 2.0]), np.float32([1.0, 2.0]), spread=9e-3)
+    for each, dtype in zip(recordings, ("float32", "float64"), strict=True):
+        each.float64 = make_recording(each.backend, "float64", 1e-12, layers=np.array([1.0, 2.0], dtype))
+    assert not compare(*recordings).different
+
+
+@pytest.mark.once
 def test_a_gradient_that_is_missing_is_no_zero_in_theory():
     gradients = np.random.default_rng(0).standard_normal(40)
     recordings = make_two("gradients", gradients.astype("float32"), np.zeros(40, "float32"), spread=0.5)

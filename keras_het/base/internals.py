@@ -128,7 +128,7 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
 def float64() -> Iterator[None]:
     """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
-    `ops.cast` keeps float64 instead of fewer bits. TensorFlow's rounds a Python number to float32 first, such as
+    `ops.cast` keeps float64 instead of float32. TensorFlow's rounds a Python number to float32 first, such as
     `beta_2` of Adam.
     """
     core, floatx, result_type = _backend().core, keras.config.floatx(), _backend().result_type
@@ -137,7 +137,7 @@ def float64() -> Iterator[None]:
     def keep(x: Any, dtype: Any) -> Any:
         if isinstance(x, float):
             return core.convert_to_tensor(x, dtype)
-        is_wide = "float64" in str(getattr(x, "dtype", "")) and "float" in str(dtype)
+        is_wide = "float64" in str(getattr(x, "dtype", "")) and "float32" in str(dtype)
         return cast(x, "float64" if is_wide else dtype)
 
     narrow = getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})

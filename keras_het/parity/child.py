@@ -120,7 +120,7 @@ def rewrite(path: str, change: Callable[[dict], dict]) -> str:
 
 def use_float64(config: dict) -> dict:
     """Returns a part of a configuration with float64 for the dtype of a layer."""
-    if str(config.get("class_name", "")).endswith("DTypePolicy"):
+    if str(config.get("class_name", "")).endswith("DTypePolicy") and "mode" not in config["config"]:  # not of int8
         return {**config, "config": {**config["config"], "name": "float64"}}
     return config | ({"dtype": "float64"} if str(config.get("dtype")) in ROUNDOFF else {})
 

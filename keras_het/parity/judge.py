@@ -72,11 +72,13 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
         _check_same_model(recordings[0], other)
     omitted = dict.fromkeys(name for each in (*recordings, *exact) for name in each.omitted)
     judge = _Judge(dict(zip(_labels(recordings), recordings, strict=True)), tolerance)
-    places = [(part, name) for part in PARTS for name in _names([each.arrays.get(part, ()) for each in recordings])]
+    places = [(part, name) for part in PARTS for name in _in_order(each.arrays.get(part, ()) for each in recordings)]
     rows = [row for place in places if not _is_left_out(place[1], omitted, skip) for row in judge.rows(*place)]
+    uncalled = _uncalled(rows)
+    rows = [row for row in rows if not (row.message and row[:2] in uncalled)]
     refuse_if(not rows, "recordings", "have an array to compare", "none")
     own = [note for each in (*recordings, *exact) for note in each.notes]
-    notes = list(dict.fromkeys([*judge.notes(), *own, *_notes(rows, omitted)]))
+    notes = list(dict.fromkeys([*judge.notes(uncalled), *own, *_notes(rows, omitted)]))
     versions, is_exact = list_versions([*recordings, *exact]), len(exact) == len(recordings)
     precision = next(name for name in ROUNDOFF if any(each.precision == name for each in recordings))
     numbers = rows, notes, list(judge.failures()), versions, judge.nan[False], is_exact
@@ -103,7 +105,7 @@ class _Judge:
     def __init__(self, backends: dict[str, Recording], tolerance: float) -> None:
         self.backends, self.tolerance = backends, tolerance
         self.nan: dict[bool, list[str]] = {False: [], True: []}  # {of a second batch: arrays with NaN on all}
-        self.uncalled: dict[str, dict[str, None]] = {}  # {backends: layers that they do not call}
+        self.missing: dict[tuple[Any, ...], list[str]] = {}  # {(part, name): backends without this array}
         self.excused: dict[str, float] = {}
         self.few_bits: dict[str, str] = {}
         self.impurity = 0.0  # error of outputs in float64 that rounding does not explain
@@ -112,13 +114,13 @@ class _Judge:
         """Returns the rows of an array: of every pair of backends, and of a backend that its own float64 convicts."""
         results = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
         numbers = {label: result for label, result in results.items() if result}
-        missing = [label for label in results if label not in numbers]
-        if missing and part.startswith("layers"):  # such as the softmax in a fused attention
-            self.uncalled.setdefault(join(missing), {})[name] = None
-            return self._judge(part, name, numbers)
-        pairs = [pair for pair in itertools.combinations(results, 2) if len(set(missing) & set(pair)) == 1]
-        lost = [Row(part, name, *pair, np.inf, message="missing") for pair in pairs]
-        return [*lost, *self._judge(part, name, numbers)]
+        self.missing[part, name] = [label for label in results if label not in numbers]
+        rows: list[Row] = []
+        for pair in itertools.combinations(results, 2):
+            if len(numbers.keys() & set(pair)) == 1:
+                hint = _describe_lost_name(pair, [self.backends[label].arrays.get(part, ()) for label in pair])
+                rows.append(Row(part, name, *pair, difference=np.inf, message=hint or "missing"))
+        return [*rows, *self._judge(part, name, numbers)]
 
     def _judge(self, part: str, name: str, numbers: Numbers) -> list[Row]:
         """Returns the rows of an array, judged by float64 if every backend has it."""
@@ -201,10 +203,13 @@ class _Judge:
             low = self.tolerance
         return measure(a, b, roundings, tolerance=self.tolerance, roundoff=roundoff, slice_tolerance=low)
 
-    def notes(self) -> Iterator[str]:
+    def notes(self, uncalled: Iterable[tuple[Any, ...]]) -> Iterator[str]:
         """Yields what float64 excused or could not judge, backends that compute in few bits, and uncalled layers."""
-        for labels, names in self.uncalled.items():
-            yield f"not called on {labels}, and compared as part of the next layer: {some(names)}"
+        lacking: dict[str, dict[str, None]] = {}
+        for place in uncalled:
+            lacking.setdefault(join(self.missing[place]), {})[place[1]] = None
+        for labels, names in lacking.items():
+            yield f"not called on {labels}, while the next numbers agree: {some(names)}"
         yield from filter(None, self.few_bits.values())
         if self.nan[True]:
             yield f"these are NaN on every backend, and are not compared: {some(self.nan[True])}"
@@ -243,9 +248,10 @@ def list_versions(recordings: Iterable[Recording]) -> list[str]:
 def _check_same_model(first: Recording, other: Recording) -> None:
     labels = first.label, other.label
     weights = [recording.arrays.get("weights", {}) for recording in (first, other)]
+    lost = _describe_lost_name(labels, weights)
     for name in dict.fromkeys(itertools.chain(*weights)):
         a, b = (named[name].shape if name in named else None for named in weights)
-        received = f"{name} of shape {a} on {labels[0]}, {b} on {labels[1]}"
+        received = lost or f"{name} of shape {a} on {labels[0]}, {b} on {labels[1]}"
         refuse_if(a != b, "recordings", "be of one model, with weights of equal names and shapes", received)
     plans = [f"steps={recording.steps}, batch_size={recording.batch_size}" for recording in (first, other)]
     refuse_if(plans[0] != plans[1], "recordings", "have equal steps and batch sizes", " and ".join(plans))
@@ -258,6 +264,13 @@ def _check_same_model(first: Recording, other: Recording) -> None:
 
 def _widened(array: Any) -> Any:
     return array.astype("float64") if array.dtype.kind == "f" else array
+
+
+def _describe_lost_name(labels: Sequence[str], names: Sequence[Collection[str]]) -> str:
+    """Returns the first names that only one of two recordings has, if both have one, as if a layer lost its name."""
+    alone = [next((name for name in names[i] if name not in names[1 - i]), None) for i in (0, 1)]
+    text = f"`{alone[0]}` exists on {labels[0]} only, `{alone[1]}` on {labels[1]} only"
+    return "" if None in alone else f"{text}. If it is one layer, does its `get_config` return the name?"
 
 
 def _largest(array: Any) -> float:
@@ -283,9 +296,31 @@ def _without_zeros(doubles: Numbers, rounding: Slices) -> Numbers:
     return {label: (np.where(is_zero, 0.0, array), own) for label, (array, own) in doubles.items()}
 
 
-def _names(lists: Sequence[Collection[str]]) -> dict[str, None]:
-    """Returns the names of several lists, each once, in the order of the longest list."""
-    return dict.fromkeys(itertools.chain(*sorted(lists, key=len, reverse=True)))
+def _in_order(lists: Iterable[Iterable[str]]) -> list[str]:
+    """Returns the names of several lists, each once, and after the name before it in its list."""
+    merged: list[str] = []
+    for names in lists:
+        at, known = 0, set(merged)
+        for name in names:
+            if name not in known:
+                merged.insert(at, name)
+            elif merged[at : at + 1] != [name]:
+                at = merged.index(name)
+            at += 1
+    return merged
+
+
+def _uncalled(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """Returns the layers that some backends do not call, if the next array agrees, as after a fused attention."""
+    uncalled, waiting = [], []
+    for place, group in itertools.groupby(rows, key=lambda row: row[:2]):
+        problems = {row.message or "difference" for row in group if row.ratio > 1}
+        if place[0].startswith("layers") and problems == {"missing"}:
+            waiting.append(place)
+        else:
+            uncalled += [] if problems else waiting
+            waiting = []
+    return uncalled
 
 
 def _is_left_out(name: str, omitted: Container[str], skip: Iterable[str]) -> bool:

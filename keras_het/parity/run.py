@@ -213,7 +213,8 @@ class _Run:
             change = Slices.of(array, base)
             if part == "training":  # a sum with a weight is rounded to the weight's own grid
                 weight = self.arrays["weights"][name.partition(", step")[0]]
-                change = change.join(Slices.of(weight).times(ROUNDOFF[self.recording.precision] * self.steps[-1]))
+                grid = max(ROUNDOFF[self.recording.precision], ROUNDOFF.get(weight.dtype.name, 0.0))
+                change = change.join(Slices.of(weight).times(grid * self.steps[-1]))
             named = self.recording.rounding.setdefault(part + self.suffix, {})
             named[name] = change.join(named.get(name, change))
 

@@ -914,7 +914,7 @@ CASES = [
          clean=False),
     Case("another shape", lambda: chain(dense("stem"), planted("shape"), loss=None), {"x": ROWS["x"]}, "planted"),
     Case("another dtype", lambda: chain(dense("stem"), planted("dtype"), loss=None), {"x": ROWS["x"]}, "planted"),
-    Case("a layer that is not called", lambda: around(PlantedOuter(fault="no call", name="planted")), ROWS, "planted"),
+    Case("a layer that is not called", lambda: around(PlantedOuter(fault="no call", name="planted")), ROWS, "inner"),
     *(Case(f"a crash {when}", lambda when=when: around(planted("raises", when=when)), ROWS,
            "no such operation here", clean=False) for when in ("always", "in training")),
     # Training.

@@ -196,6 +196,16 @@ def test_a_model_in_float64_computes_nothing_in_float32(tmp_path):
     np.testing.assert_allclose(outputs, scipy.special.softmax(x, axis=-1), rtol=1e-14)
 
 
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize` method")
+def test_a_model_in_int8_has_a_judge(tmp_path):
+    model = small()
+    model.quantize("int8")
+    x = np.random.default_rng(0).standard_normal((5, 4)).astype("float32")
+    with float64():
+        outputs = child._load(saved(model, tmp_path), True)[0](x)
+    np.testing.assert_allclose(outputs, model(x), rtol=1e-2)
+
+
 # Batches.
 
 

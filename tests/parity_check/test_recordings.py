@@ -256,6 +256,17 @@ def test_a_part_that_failed_in_float64_is_noted():
 
 
 @pytest.mark.once
+def test_a_layer_that_loses_its_name_is_asked_about():
+    first, second = make_two("loss", 1.0, 1.0)
+    first.arrays["layers"], second.arrays["layers"] = ({f"own{n} (Own)": np.ones(2)} for n in ("", "_1"))
+    text = "`own (Own)` exists on jax only, `own_1 (Own)` on torch only. If it is one layer, does its `get_config`"
+    assert text in compare(first, second).answer()
+    first.arrays["weights"], second.arrays["weights"] = ({f"own{n}/kernel": np.ones(2)} for n in ("", "_1"))
+    with pytest.raises(ValueError, match="`own/kernel` exists on jax only, `own_1/kernel` on torch only"):
+        compare(first, second)
+
+
+@pytest.mark.once
 def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path, monkeypatch):
     def run(folder, label, job):
         for kind in ("", ", saved", ", loaded"):
@@ -306,21 +317,21 @@ def test_a_backend_that_computes_in_few_bits_is_named():
     (None, "missing"),
 ])  # fmt: skip
 def test_arrays_that_cannot_be_compared_are_told_apart(spoiled, words):
-    recordings = [make_recording(name, loss=np.ones(2, "float32")) for name in ("jax", "tensorflow")]
-    recordings.append(make_recording("torch", loss=spoiled))
+    recordings = [make_recording(name, layers=np.ones(2, "float32")) for name in ("jax", "tensorflow")]
+    recordings.append(make_recording("torch", layers=spoiled))
     if spoiled is None:
-        recordings[2].arrays["loss"] = {}
+        recordings[2].arrays["layers"] = {}
     answer = compare(*recordings).answer()
-    assert answer == f"torch differs from jax and tensorflow, first in loss, `array`: {words}."
+    assert answer == f"torch differs from jax and tensorflow, first in layers, `array`: {words}."
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(("after", "gradient", "answer"), [
     (1.0, 1.0, "jax, tensorflow and torch agree: 10 differences are within their limits."),
-    (1.1, 1.0, "tensorflow differs from jax and torch, first in layers, `outputs`: difference"),
+    (1.1, 1.0, "tensorflow differs from jax and torch, first in layers, `softmax`: missing."),
     (1.0, 1.1, "tensorflow differs from jax and torch, first in gradients: `array` is the last weight that differs: "),
 ])  # fmt: skip
-def test_a_layer_that_a_backend_does_not_call_is_compared_as_part_of_the_next(after, gradient, answer):
+def test_a_layer_that_a_backend_does_not_call_is_a_difference_if_the_next_one_differs(after, gradient, answer):
     """Some backends fuse attention, so that its softmax is not called."""
     recordings = []
     for name, is_fused in (("jax", False), ("tensorflow", True), ("torch", False)):
@@ -331,9 +342,10 @@ def test_a_layer_that_a_backend_does_not_call_is_compared_as_part_of_the_next(af
         recordings[-1].arrays = {"layers": outputs, **recordings[-1].arrays}
     result = compare(*recordings)
     assert result.answer().startswith(answer)
-    assert "not called on tensorflow, and compared as part of the next layer: softmax" in result.notes
+    note = "not called on tensorflow, while the next numbers agree: softmax"
+    assert (note in result.notes) == (after == 1.0)
     backwards = compare(*(recordings[number] for number in (1, 0, 2)))
-    assert [row.name for row in backwards.rows] == [row.name for row in result.rows]
+    assert [row.name for row in backwards.different] == [row.name for row in result.different]
 
 
 @pytest.mark.once

@@ -14,7 +14,8 @@ accuracy on a tenth of the noisy labels. Clean labels, and the votes of many peo
 but differences are to the start of `Dense` that is better on clean labels.
 `labels.clean` trains on the held-out labels as well. Logistic regression chooses C instead of the rate. With "penalty",
 a head learns at 1e-3, and the kernel W of its mean has the penalty |W|^2 / (2 C n) of logistic regression on n labels.
-The tables "by likelihood" choose rate and C by the likelihood of the held-out labels instead of the accuracy.
+The tables "by likelihood" choose rate and C by the likelihood of the held-out labels instead of the accuracy, and those
+"at the default rate" choose only C.
 
 "pairs by p" and "pairs by covariance" are rank correlations, over all pairs of classes, of how often people who voted
 on the test examples confuse the two, with the mean of p_i p_j, and minus the correlation of the two logits in the mean
@@ -22,6 +23,7 @@ covariance, after the last epoch.
 """
 
 import contextlib
+import functools
 import re
 import time
 
@@ -45,6 +47,7 @@ RATES = {
     "scratch": (1e-3, 2e-3, 4e-3, 8e-3),
     "digits": (1e-3, 3e-3, 1e-2, 3e-2),
 }
+DEFAULT_RATE = 1e-3  # of Adam
 MEASURED = (*range(1, 11), 12, 14, 16, 20, 24, 30, 40, 50, 60)  # epochs after which a model is measured
 SETS = ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
 TASKS = (
@@ -247,20 +250,29 @@ def run(options):
             lines.completed(file, keys, make)
 
 
-def best(records):
-    """Returns the epoch with the best noisy accuracy of all rates, with its line. The first wins a tie."""
-    return max((epoch | line for line in records for epoch in line["epochs"]), key=lambda e: e["noisy accuracy"])
+def noisy_accuracy(epoch):
+    return epoch["noisy accuracy"]
 
 
-def last(records, choose=lambda e: e["noisy accuracy"]):
-    """Returns the last epoch at the rate with the best noisy accuracy there."""
-    finished = [line for line in records if line["epochs"]]
-    return max((line["epochs"][-1] | line for line in finished), key=choose)
+def noisy_likelihood(epoch):
+    return -epoch["noisy nll"]
 
 
-def last_by_likelihood(records):
-    """Returns the last epoch at the rate with the best noisy likelihood there."""
-    return last(records, lambda e: -e["noisy nll"])
+def best(records, choose=noisy_accuracy):
+    """Returns the epoch that is best by the noisy labels, of all rates, with its line. The first wins a tie."""
+    return max((epoch | line for line in records for epoch in line["epochs"]), key=choose)
+
+
+def last(records, choose=noisy_accuracy):
+    """Returns the last epoch at the rate that is best by the noisy labels there."""
+    count = max(len(line["epochs"]) for line in records)  # a training that diverged has fewer
+    return max((line["epochs"][-1] | line for line in records if len(line["epochs"]) == count), key=choose)
+
+
+def last_at_default(records):
+    """Returns the last epoch at Adam's default rate, for the rows that have a rate."""
+    own = records if records[0]["row"] in (*OTHERS, PENALISED) else lines.select(records, rate=DEFAULT_RATE)
+    return last(own or records, noisy_likelihood)
 
 
 def table(records, rule):
@@ -286,7 +298,13 @@ def table(records, rule):
     return rows
 
 
-RULES = {"": best, ", last epoch": last, ", last epoch by likelihood": last_by_likelihood}
+RULES = {
+    "": best,
+    ", by likelihood": functools.partial(best, choose=noisy_likelihood),
+    ", last epoch": last,
+    ", last epoch by likelihood": functools.partial(last, choose=noisy_likelihood),
+    ", last epoch at the default rate": last_at_default,
+}
 
 
 def by_epoch(records, measure):

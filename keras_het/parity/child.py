@@ -88,7 +88,7 @@ def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
         path = rewrite(path, change)
     model = keras.saving.load_model(path)
     for layer in layers_of(model) if is_float64 else ():  # that have a dtype outside the configuration
-        if layer.compute_dtype in ROUNDOFF:
+        if layer.compute_dtype in ROUNDOFF and not getattr(layer, "quantization_mode", None):
             layer.dtype_policy = "float64"
     text = "the file names an optimizer of {} alone. To train on another backend, compile the model again"
     return model, [text.format(match[1])] if match else []

@@ -22,7 +22,7 @@ for panel, rate in zip(panels, rates, strict=True):
         if float(row[1]) == rate:
             name, color = LAYERS[row[0]]
             panel.plot(epochs, list(map(float, row[2:])), color=color, label=name)
-    panel.set(title=f"learning rate {rate:g}", xlabel="epochs")
+    panel.set(title=f"rate {rate:g}", xlabel="epochs")
     panel.spines[["top", "right"]].set_visible(False)
 panels[0].set_ylabel("clean accuracy")
 panels[0].legend(frameon=False, loc="lower right")

@@ -126,8 +126,8 @@ def confused_pairs(
     returned by chance: 1% by default. Classes with large weights can hide a pair of classes with small weights.
 
     On labels of people, with frozen features, the covariance agreed weakly with the pairs that people confuse, or
-    ranked them in the opposite order (`benchmarks/results/real_heads.md`). The products of the predicted
-    probabilities, `p.T @ p`, agreed better.
+    ranked them in the opposite order (`benchmarks/results/real_heads.md`), and better with a penalty. The products of
+    the predicted probabilities, `p.T @ p`, agreed best.
 
     A pair beyond chance need not have flipped labels. Training gives covariances to other pairs as well, which differ
     from run to run. Pass several models, trained with different seeds, to keep only the pairs that all models

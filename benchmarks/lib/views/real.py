@@ -90,12 +90,16 @@ FROZEN = {  # tasks of real_heads: set and number of labels
 }
 FOUR = ("CIFAR-10N worst", "CIFAR-10N aggregate", "Fashion-MNIST-H", "LabelMe")  # sets that README names
 HEAD, PENALISED = "full from zeros", "full from zeros, penalty"
-POINTS, NLL, UNSTOPPED = "points over the better Dense", "NLL over it", ", last epoch by likelihood"
-COMPARED = ("`Dense`", "logistic regression", "`labels.clean`", "head", "head with penalty")
+POINTS, NLL = "points over the better Dense", "NLL over it"
+CHOSEN, DEFAULT, TUNED = ", by likelihood", ", last epoch at the default rate", ", last epoch by likelihood"
+COMPARED = (
+    *(f"{row}, {rate} rate" for rate in ("default", "tuned") for row in ("`Dense`", "head")),
+    "logistic regression", "`labels.clean`",
+)  # fmt: skip
 
 
 def heads(of):
-    """Returns accuracies on frozen features at the best noisy accuracy, a row for each set."""
+    """Returns accuracies on frozen features at the best noisy likelihood, a row for each set."""
     wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
     head = [
         "dataset",
@@ -108,54 +112,63 @@ def heads(of):
         "head over `Dense`",
     ]
     lines = [[*head, "seeds"]]
-    for names, dense, rows in _frozen(of, ""):
+    for names, dense, rows in _frozen(of, CHOSEN):
         cells = [value(row["accuracy"]) for row in (dense, rows["logistic regression"], rows["clean"], rows[HEAD])]
         lines.append([*names, wrong.get(names[0], ""), *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
     return lines
 
 
 def readme_heads(of):
-    """Returns accuracy and NLL after the last epoch, a row for each of four sets."""
+    """Returns accuracy after the last epoch, a row for each of four sets."""
     wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
-    lines = [
-        ["dataset", "wrong labels", *(f"{name}: {layer}" for name in ("accuracy", "NLL") for layer in COMPARED[:-1])]
-    ]
-    for names, dense, rows in _frozen(of, UNSTOPPED):
+    lines = [["dataset", "wrong labels", *COMPARED]]
+    for names, own, _, _ in _compared(of):
         if names[0] in FOUR:
-            cells = (value(row[measure]) for measure in ("accuracy", "nll") for row in _own(dense, rows)[:-1])
-            lines.append([names[0], f"{100 * float(wrong[names[0]]):.0f}%", *cells])
+            lines.append([names[0], f"{100 * float(wrong[names[0]]):.0f}%", *(value(row["accuracy"]) for row in own)])
+    return lines
+
+
+def unstopped(of):
+    """Returns accuracy after the last epoch, a row for each set."""
+    lines = [["dataset", *COMPARED, *(f"head over `Dense`, {rate} rate" for rate in ("default", "tuned")), "seeds"]]
+    for names, own, default, tuned in _compared(of):
+        cells = [value(row["accuracy"]) for row in own]
+        lines.append([names[0], *cells, default[POINTS], tuned[POINTS], tuned["seeds"]])
     return lines
 
 
 def likelihoods(of):
     """Returns NLL, and crossentropy with people's votes, after the last epoch, a row for each set."""
-    nll, votes = ([f"{measure}: {row}" for row in COMPARED] for measure in ("NLL", "votes"))
-    lines = [["dataset", *nll, "head - `Dense`", *votes]]
-    for names, dense, rows in _frozen(of, UNSTOPPED):
-        own = _own(dense, rows)
-        nll, votes = ([value(row.get(measure, "")) for row in own] for measure in ("nll", "people"))
-        lines.append([names[0], *nll, rows[HEAD][NLL], *votes])
+    lines = [["dataset", *COMPARED, *(f"head - `Dense`, {rate} rate" for rate in ("default", "tuned"))]]
+    lines[0] += [f"votes: {row}" for row in COMPARED[2:]]
+    for names, own, default, tuned in _compared(of):
+        cells = [value(row["nll"]) for row in own]
+        votes = [value(row.get("people", "")) for row in own[2:]]
+        lines.append([names[0], *cells, default[NLL], tuned[NLL], *votes])
     return lines
 
 
-def unstopped(of):
-    """Returns accuracy after the last epoch, each layer at its best rate, a row for each set."""
-    lines = [["dataset", *COMPARED, "head over `Dense`", "seeds"]]
-    for names, dense, rows in _frozen(of, UNSTOPPED):
-        cells = [value(row["accuracy"]) for row in _own(dense, rows)]
-        lines.append([names[0], *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
+def penalised(of):
+    """Returns accuracy and NLL of a head with the penalty of logistic regression, a row for each set."""
+    rows = {"logistic regression": "logistic regression", PENALISED: "head with penalty"}
+    lines = [["dataset", *(f"{measure}: {words}" for measure in ("accuracy", "NLL") for words in rows.values())]]
+    for names, _, found in _frozen(of, TUNED):
+        cells = (found[row][measure] for measure in ("accuracy", "nll") for row in rows)
+        lines.append([names[0], *cells])
     return lines
 
 
-def _own(dense, rows):
-    """Returns the rows of `COMPARED`."""
-    return [dense, *(rows[name] for name in ("logistic regression", "clean", HEAD, PENALISED))]
+def _compared(of):
+    """Yields the names of a set, the rows of `COMPARED`, and those of the head at its default and its tuned rate."""
+    for (names, dense, default), (_, tuned_dense, tuned) in zip(_frozen(of, DEFAULT), _frozen(of, TUNED), strict=True):
+        own = [dense, default[HEAD], tuned_dense, tuned[HEAD], tuned["logistic regression"], tuned["clean"]]
+        yield names, own, default[HEAD], tuned[HEAD]
 
 
 def kinds(of):
-    """Returns what three kinds of covariance reach on CIFAR-10N worst after the last epoch."""
+    """Returns what three kinds of covariance reach on CIFAR-10N worst at the default rate, after the last epoch."""
     lines = [["head", "accuracy", "points over `Dense`", "NLL over `Dense`"]]
-    for row in dicts(of("real_heads", f"frozen CIFAR-10N worst 5000{UNSTOPPED}")):
+    for row in dicts(of("real_heads", f"frozen CIFAR-10N worst 5000{DEFAULT}")):
         if row["last layer"] in KINDS:
             lines.append([KINDS[row["last layer"]], row["accuracy"], row[POINTS], row[NLL]])
     return lines
@@ -171,11 +184,20 @@ KINDS = {
 
 def people_confuse(of):
     """Returns rank correlations of the pairs that people confuse with what Dense and the full head say of pairs."""
-    lines = [["dataset", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
-    for names, dense, rows in _frozen(of, UNSTOPPED):
+    lines = [
+        [
+            "dataset",
+            "`p.T @ p` of `Dense`",
+            "`p.T @ p` of the head",
+            "covariance of the head",
+            "covariance of the head with penalty",
+        ]
+    ]
+    for names, dense, rows in _frozen(of, TUNED):
         if "pairs by p" in dense:
             cells = (row["pairs by p"] for row in (dense, rows[HEAD]))
-            lines.append([names[0], *cells, rows[HEAD]["pairs by covariance"]])
+            covariances = (rows[row]["pairs by covariance"] for row in (HEAD, PENALISED))
+            lines.append([names[0], *cells, *covariances])
     return lines
 
 
@@ -222,9 +244,9 @@ def choice(of):
 
 
 def starts(of):
-    """Returns the accuracy of `Dense` from two starts and of the head, at the best noisy accuracy, by set."""
+    """Returns the accuracy of `Dense` from two starts and of the head, at the best noisy likelihood, by set."""
     lines = [["dataset", "labels", "`Dense`, Keras' start", "`Dense` from zeros", "head from zeros"]]
-    for names, _, rows in _frozen(of, ""):
+    for names, _, rows in _frozen(of, CHOSEN):
         lines.append([*names, *(rows[row]["accuracy"] for row in ("Dense", "Dense from zeros", HEAD))])
     return lines
 

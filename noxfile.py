@@ -234,7 +234,7 @@ class Integration(NamedTuple):
 
 
 INTEGRATIONS = {
-    "hub": Integration("tests/integrations/hub", f"{THREE},hub", ("export",)),
+    "hub": Integration("tests/integrations/hub", f"{THREE},hub,labels", ("export",)),
     "weights": Integration("benchmarks/tests/real", f"{THREE},hub,demo", ("export", "real")),
     "cv": Integration("tests/integrations/cv", f"{THREE},cv", ("export",)),
     "devices": Integration("tests/distribution", f"{THREE},demo"),
@@ -361,12 +361,12 @@ def install_data(session):
 @nox.session
 def package(session):
     """Builds the wheel and runs the README's first example with it, outside the repository."""
-    install(session, "build", "jax", "scikit-learn")
+    install(session, "build")
     folder = pathlib.Path(session.create_tmp()).resolve()
     shutil.rmtree(folder / "dist", ignore_errors=True)
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"))
     (wheel,) = (folder / "dist").glob("*.whl")
-    session.install("-c", "constraints.txt", str(wheel))
+    session.install("-c", "constraints.txt", f"keras-het[jax,labels] @ {wheel.as_uri()}")
     session.install("--force-reinstall", "--no-deps", str(wheel))  # pip skips a version that is installed
     example = pathlib.Path("README.md").read_text().split("```python\n")[1].split("```")[0]
     (folder / "example.py").write_text(example)

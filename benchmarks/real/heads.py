@@ -188,7 +188,7 @@ def train(parts, task, row, rate, seed):
     keras.utils.set_random_seed(1000 + seed)
     inputs = keras.Input(parts.x.shape[1:])
     hidden = outputs = body(kind, inputs)
-    rate, penalty = (1e-3, 1 / (2 * rate * len(parts.y))) if row == PENALISED else (rate, None)
+    rate, penalty = (DEFAULT_RATE, 1 / (2 * rate * len(parts.y))) if row == PENALISED else (rate, None)
     for layer in last_layers(row, parts.units, seed, penalty):
         outputs = layer(outputs)
     model, epochs, batch = keras.Model(inputs, outputs), EPOCHS[kind], BATCHES[kind]
@@ -272,7 +272,7 @@ def last(records, choose=noisy_accuracy):
 def last_at_default(records):
     """Returns the last epoch at Adam's default rate, for the rows that have a rate."""
     own = records if records[0]["row"] in (*OTHERS, PENALISED) else lines.select(records, rate=DEFAULT_RATE)
-    return last(own or records, noisy_likelihood)
+    return last(own, noisy_likelihood)
 
 
 def table(records, rule):

@@ -121,7 +121,7 @@ def heads(of):
 def readme_heads(of):
     """Returns accuracy after the last epoch, a row for each of four sets."""
     wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
-    lines = [["dataset", "wrong labels", *COMPARED]]
+    lines = [["dataset", "label errors", *COMPARED]]
     for names, own, _, _ in _compared(of):
         if names[0] in FOUR:
             lines.append([names[0], f"{100 * float(wrong[names[0]]):.0f}%", *(value(row["accuracy"]) for row in own)])
@@ -159,7 +159,7 @@ def penalised(of):
 
 
 def _compared(of):
-    """Yields the names of a set, the rows of `COMPARED`, and those of the head at its default and its tuned rate."""
+    """Yields the names of a set, the rows of `COMPARED`, and the head's rows at its default and its tuned rate."""
     for (names, dense, default), (_, tuned_dense, tuned) in zip(_frozen(of, DEFAULT), _frozen(of, TUNED), strict=True):
         own = [dense, default[HEAD], tuned_dense, tuned[HEAD], tuned["logistic regression"], tuned["clean"]]
         yield names, own, default[HEAD], tuned[HEAD]

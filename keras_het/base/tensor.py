@@ -2,11 +2,13 @@
 
 from typing import Any, TypeAlias
 
-from keras import ops
+import numpy as np
+from keras import config, ops
 
 Tensor: TypeAlias = Any  # JAX, TensorFlow or PyTorch; NumPy arrays only if a docstring allows them
 
 
 def reshape(x: Tensor, shape: tuple) -> Tensor:
-    """Returns `ops.reshape(x, shape)`, by the tensor's own method if it has one: on PyTorch ten times as fast."""
-    return x.reshape(shape) if hasattr(x, "reshape") else ops.reshape(x, shape)
+    """Returns `ops.reshape(x, shape)`, by the own method of an array of NumPy or PyTorch: there ten times as fast."""
+    has_method = isinstance(x, np.ndarray) or config.backend() == "torch"
+    return x.reshape(shape) if has_method else ops.reshape(x, shape)

@@ -43,7 +43,7 @@ NODES, TESTED = 64, 4000
 EPOCHS = {"frozen": 60, "scratch": 8, "digits": 24}
 BATCHES = {"frozen": 256, "scratch": 128, "digits": 64}
 RATES = {
-    "frozen": (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3),
+    "frozen": (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
     "scratch": (1e-3, 2e-3, 4e-3, 8e-3),
     "digits": (1e-3, 3e-3, 1e-2, 3e-2),
 }

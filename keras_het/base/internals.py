@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 
 def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = True) -> list[Any]:
@@ -129,10 +130,10 @@ def float64() -> Iterator[None]:
     """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
     `ops.cast` keeps float64 instead of float32. TensorFlow's rounds a Python number to float32 first, such as
-    `beta_2` of Adam.
+    `beta_2` of Adam. Attention has its softmax in float32 on JAX and its scale on TensorFlow, so ours takes its place.
     """
-    core, floatx, result_type = _backend().core, keras.config.floatx(), _backend().result_type
-    cast = core.cast
+    backend, floatx = _backend(), keras.config.floatx()
+    core, cast, attention = backend.core, backend.core.cast, backend.nn.dot_product_attention
 
     def keep(x: Any, dtype: Any) -> Any:
         if isinstance(x, float):
@@ -140,19 +141,41 @@ def float64() -> Iterator[None]:
         is_wide = "float64" in str(getattr(x, "dtype", "")) and "float32" in str(dtype)
         return cast(x, "float64" if is_wide else dtype)
 
-    narrow = getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
+    narrow = getattr(sys.modules[backend.result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
     before = narrow.get("float64")
     keras.config.set_floatx("float64")
-    core.cast = keep
+    is_exact = keras.config.backend() == "torch"
+    core.cast, backend.nn.dot_product_attention = keep, attention if is_exact else _attention
     if before:
         narrow["float64"] = "float64"
     try:
         yield
     finally:
-        core.cast = cast
+        core.cast, backend.nn.dot_product_attention = cast, attention
         keras.config.set_floatx(floatx)
         if before:
             narrow["float64"] = before
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    scale: Any = None,
+    is_causal: bool = False,
+    **_: Any,
+) -> Any:
+    """Returns attention of heads (B, T, N, H) in the dtype of the queries, for `ops.dot_product_attention`."""
+    ops = keras.ops
+    key, value = (ops.repeat(each, query.shape[2] // each.shape[2], axis=2) for each in (key, value))
+    logits = ops.einsum("BTNH,BSNH->BNTS", query, key) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    logits = logits if bias is None else logits + bias
+    is_past = ops.tril(ops.ones(logits.shape[2:], "bool")) if is_causal else True
+    is_seen = ops.logical_and(is_past, True if mask is None else mask)
+    logits = ops.where(is_seen, logits, -0.7 * float(np.finfo("float32").max))  # a row of padding attends to all alike
+    return ops.einsum("BNTS,BSNH->BTNH", ops.softmax(logits, axis=-1), value)
 
 
 def _backend() -> Any:

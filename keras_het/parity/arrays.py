@@ -13,7 +13,7 @@ import numpy as np
 ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
 ALLOWED_ROUNDINGS = 10.0  # two backends round in different places, so they differ by several roundings
 _IN_MEMORY = 1 << 20  # bytes of an array that is not written to a file
-BLOCK = 1 << 20  # entries compared at once
+BLOCK = 1 << 15  # entries compared at once, which fit a cache of the processor
 _FEW = 8  # a slice of fewer numbers can round to nothing by chance
 _TINY = float(np.finfo("float32").tiny)  # backends can replace smaller numbers by zero
 

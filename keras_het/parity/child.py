@@ -1,8 +1,8 @@
 """Work of one process on one backend: `python -m keras_het.parity.child JOB`, with a JSON file.
 
 A job names a folder with "model.keras" and "batch.npz", which is made if it is missing, a label, and modules to import.
-With "records", the model is recorded in "LABEL.npz", or with "float64" in "LABEL, float64.npz". With "saves", the
-trained model is written to "LABEL.keras". With "loads", the trained model of another label is loaded.
+"records" is "numbers", "float64" or "roundings"; the model is recorded in a file such as "LABEL, numbers.npz". With
+"saves", the trained model is written to "LABEL.keras". With "loads", the trained model of another label is loaded.
 """
 
 import contextlib
@@ -32,7 +32,8 @@ _BACKEND_OPTIMIZER = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 def main(path: str) -> int:
     """Does the job in a file, and writes the error to a file if there is one."""
     job = json.loads(pathlib.Path(path).read_text())
-    if job.get("float64") and keras.config.backend() == "tensorflow":  # float64 times float32 is float64, as elsewhere
+    if job.get("records") == "float64" and keras.config.backend() == "tensorflow":
+        # float64 times float32 is float64, as elsewhere.
         tensorflow = sys.modules["tensorflow"]
         tensorflow.experimental.numpy.experimental_enable_numpy_behavior(dtype_conversion_mode="legacy")
     try:
@@ -48,7 +49,7 @@ def run(job: dict[str, Any]) -> None:
     for name in job["modules"]:
         importlib.import_module(name)
     if job.get("records"):
-        with float64() if job.get("float64") else contextlib.nullcontext():
+        with float64() if job["records"] == "float64" else contextlib.nullcontext():
             _record(job)
     if saver := job.get("loads"):
         keras.utils.clear_session(free_memory=False)  # so that layers without a name are counted from the start
@@ -61,16 +62,16 @@ def run(job: dict[str, Any]) -> None:
 
 def _record(job: dict[str, Any]) -> None:
     path, batch = f"{job['folder']}/{job['label']}", pathlib.Path(job["folder"], "batch.npz")
-    model, notes = _load(f"{job['folder']}/model.keras", bool(job.get("float64")))
+    model, notes = _load(f"{job['folder']}/model.keras", job["records"] == "float64")
     if not batch.exists():  # the second batch has the same labels
         x = make_inputs(model)
         y = make_labels(model, x)
         np.savez(batch, **pack(x, y, second=(make_inputs(model, is_second=True), y)))
     (x, y, sample_weight), second = unpack(dict(np.load(batch)))
-    plan = {name: job[name] for name in ("steps", "batch_size", "roundings", "label") if job.get(name)}
+    plan = {name: job[name] for name in ("steps", "batch_size", "roundings", "parts", "label") if job.get(name)}
     recording = record(model, x, y, sample_weight=sample_weight, second=second, **plan)
     recording.notes += notes
-    recording.save(f"{path}{', float64' if job.get('float64') else ''}.npz")
+    recording.save(f"{path}, {job['records']}.npz")
     if job.get("saves"):
         changes = recording.arrays.get("training", {})
         for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
@@ -101,7 +102,7 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
         reset_seeds(model)
         predictions = outputs_by_name(model(as_tensors(x), training=False))
     path, label = f"{job['folder']}/{job['label']}", f"{job['label']}, {kind}"
-    rounding = {"saved predictions": Recording.load(f"{path}.npz").rounding.get("predictions", {})}
+    rounding = {"saved predictions": Recording.load(f"{path}, numbers.npz").rounding.get("predictions", {})}
     arrays = {"saved weights": store_weights(model), "saved predictions": predictions}
     Recording(keras.config.backend(), arrays=arrays, rounding=rounding, label=label).save(f"{path}, {kind}.npz")
 

@@ -1,6 +1,5 @@
 """Comparison of recordings of one model on different backends, with NumPy alone."""
 
-import functools
 import itertools
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_number
-from keras_het.parity.arrays import ALLOWED_ROUNDINGS, ROUNDOFF, Numbers, Row, Slices, describe_nan, has_nan, measure
+from keras_het.parity.arrays import ROUNDOFF, Numbers, Row, Slices, describe_nan, has_nan, measure
 from keras_het.parity.comparison import EXACT, Comparison, join, some
 from keras_het.parity.recording import PARTS, SECOND, Recording
 
@@ -85,18 +84,22 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
     return Comparison([*judge.backends], *numbers, precision)
 
 
-def needs_float64(result: Comparison) -> bool:
-    """True if float32 cannot judge, or shows a difference that can be rounding or reduced precision."""
-    if not result.different:
-        return any(max(row.rounding, row.blur) > BLURRED or not row.is_judged for row in result.rows)
-    first = result.different[0]
-    is_clear = first.part in _FORWARD and first.difference > _FEW_BITS[1]
-    return not (is_clear and result.odd_one(first))
+def parts_for_float64(result: Comparison) -> list[str]:
+    """Returns the parts that float32 cannot judge, or whose difference can be rounding or reduced precision."""
+    first = next(iter(result.different), None)
+    if first and first.part in _FORWARD and first.difference > _FEW_BITS[1] and result.odd_one(first):
+        return []
+    rows = (row for row in result.rows if max(row.ratio, row.rounding / BLURRED, row.blur / BLURRED) > 1)
+    return list(dict.fromkeys(row.part for row in rows))
 
 
-def convicted_by_float64(result: Comparison) -> list[str]:
-    """Returns the backends whose float32 and float64 differ. More runs can show that it is rounding."""
-    return list(dict.fromkeys(row.first for row in result.different if row.second == f"{row.first} float64"))
+def convicted_by_float64(result: Comparison) -> dict[str, list[str]]:
+    """Returns the backends whose float32 and float64 differ, and the parts. More runs can show that it is rounding."""
+    convicted: dict[str, list[str]] = {}
+    for row in result.different:
+        if row.second == f"{row.first} float64":
+            convicted.setdefault(row.first, []).append(row.part)
+    return convicted
 
 
 class _Judge:
@@ -134,7 +137,7 @@ class _Judge:
         if len(exact) < len(numbers):
             is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
             return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
-        if any(row.ratio > 1 for row in rows) and self._is_rounding_alone(part, numbers, exact):
+        if self._is_zero(part, rows, numbers, exact):
             return [row._replace(limit=max(row.limit, row.difference)) for row in rows]
         # If a backend computes a part of float64 in float32, as JAX in attention, the error spreads like rounding.
         share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
@@ -143,9 +146,6 @@ class _Judge:
             label: (_widened(array), own.join(numbers[label][1].times(share))) for label, (array, own) in exact.items()
         }
         in_float64 = self._pairs(part, name, doubles, ["float64"])
-        if any(row.ratio > 1 for row in in_float64) and not any(row.message for row in in_float64):
-            doubles = _without_zeros(doubles, functools.reduce(Slices.join, (each for _, each in numbers.values())))
-            in_float64 = self._pairs(part, name, doubles, ["float64"])
         if any(row.ratio > 1 for row in in_float64):
             return [max(pair, key=lambda row: row.ratio) for pair in zip(rows, in_float64, strict=True)]
         if part in _FORWARD or part == "loss":
@@ -160,20 +160,21 @@ class _Judge:
             return [*rows, *convicted]
         if worst := max(row.difference if row.ratio > 1 else 0.0 for row in rows):
             self.excused[rows[0].array] = worst
-        is_zero = all(rounding.relative_to(array) >= UNKNOWN for array, rounding in doubles.values())
-        is_zero &= any(rounding.relative_to(array) >= UNKNOWN for array, rounding in exact.values())
         hidden = _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
-        is_judged = is_zero or hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
+        is_judged = hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
         return [row._replace(limit=max(row.limit, row.difference), is_judged=is_judged) for row in rows]
 
-    def _is_rounding_alone(self, part: str, numbers: Numbers, exact: Numbers) -> bool:
-        """True if float64 leaves a millionth of an array, which is tiny beside the others of its part.
+    def _is_zero(self, part: str, rows: list[Row], numbers: Numbers, exact: Numbers) -> bool:
+        """True if an array is zero in theory, as the gradient of a bias before a normalization.
 
-        A softmax of one key has such a gradient: zero in theory, and another zero on each backend.
+        float64 leaves a millionth of it. It differs by rounding, or is tiny beside the other arrays of its part: a
+        softmax of one key has another zero on each backend.
         """
-        single, double = (max(map(_largest, (array for array, _ in each.values()))) for each in (numbers, exact))
+        single, double = (max(_largest(array) for array, _ in each.values()) for each in (numbers, exact))
+        if double > _NEGLIGIBLE * single or all(row.ratio <= 1 for row in rows):
+            return double <= _NEGLIGIBLE * single
         others = (array for each in self.backends.values() for array in each.arrays.get(part, {}).values())
-        return double <= _NEGLIGIBLE * single and single <= 10.0 * ROUNDOFF["float32"] * max(map(_largest, others))
+        return single <= 10.0 * ROUNDOFF["float32"] * max(map(_largest, others))
 
     def _own(self, part: str, name: str, label: str, single: Any, rounding: Slices, double: Any) -> Row:
         """Returns the row of a backend's own numbers in float32 and float64."""
@@ -280,20 +281,6 @@ def _largest(array: Any) -> float:
 def _blur(numbers: Numbers) -> float:
     """Returns the largest rounding of some arrays, relative to their largest entries."""
     return max((rounding.relative_to(array) for array, rounding in numbers.values() if not has_nan(array)), default=0.0)
-
-
-def _without_zeros(doubles: Numbers, rounding: Slices) -> Numbers:
-    """Returns arrays of float64 with zeros where one backend has next to nothing, and the others what float32 rounds.
-
-    Some backends compute a part of float64 in float32, so these entries are zero in theory.
-    """
-    sizes = [np.abs(array) for array, _ in doubles.values()]
-    if not all(map(np.any, sizes)):  # a missing gradient, not a rounded zero
-        return doubles
-    bound = rounding.entries(sizes[0].shape)
-    is_zero = np.minimum.reduce(sizes) <= _ZERO * bound
-    is_zero &= np.maximum.reduce(sizes) <= ALLOWED_ROUNDINGS * bound
-    return {label: (np.where(is_zero, 0.0, array), own) for label, (array, own) in doubles.items()}
 
 
 def _in_order(lists: Iterable[Iterable[str]]) -> list[str]:

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -114,10 +114,10 @@ def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
 class Probe(keras.Model):
     """Model that trains the weights of another model by its loss, without compiling it again.
 
-    With the `shapes` of an example's outputs, the loss is the mean of the outputs, each times a fixed factor.
+    With `shapes` of an example's outputs, the loss is the mean of the outputs, each times a fixed factor.
     """
 
-    def __init__(self, model: Any, *, shapes: Any = None) -> None:
+    def __init__(self, model: Any, *, shapes: Sequence[tuple[int, ...]] = ()) -> None:
         super().__init__(name="probe", autocast=False)
         self.model, self.shapes = model, shapes
 
@@ -129,7 +129,7 @@ class Probe(keras.Model):
     ) -> Any:
         """Returns the loss."""
         with share_losses(self, self.model):
-            if self.shapes is None:
+            if not self.shapes:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
             factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in self.shapes]
             outputs = zip(keras.tree.flatten(y_pred), factors, strict=True)

@@ -19,7 +19,7 @@ import numpy as np
 from keras_het.base.environment import BACKENDS, installed_backends
 from keras_het.parity.batch import pack
 from keras_het.parity.comparison import Comparison
-from keras_het.parity.judge import compare, convicted_by_float64, needs_float64
+from keras_het.parity.judge import compare, convicted_by_float64, parts_for_float64
 from keras_het.parity.recording import Recording
 
 UNKNOWN_LAYER = "Could not locate class"
@@ -82,8 +82,8 @@ def compare_file(
     """Compares the model in a file on several backends, each in its own process.
 
     `data` is the path of a batch, or None to make a batch. `modules` are names of modules that register layers. `plan`
-    has the steps and the batch size. float64 is computed only if float32 cannot judge. If float32 and float64 of one
-    backend differ, more runs measure what rounding can change there.
+    has the steps and the batch size. float64 computes the parts that float32 cannot judge. If float32 and float64 of
+    one backend differ in a part, more runs measure what rounding can change there.
 
     Raises:
         ValueError: if fewer than two backends can load and run the model. The error has a reason for each.
@@ -95,19 +95,19 @@ def compare_file(
     with (session := _Session(model, data, modules, plan)):
         recordings = session.recordings
         for label in backends:
-            session.run(label, records=True, saves=True, loads=next(reversed(recordings), None))
+            session.run(label, records="numbers", saves=True, loads=next(reversed(recordings), None))
         if len(recordings) < 2:
             raise ValueError("\n".join(f"Could not run on {label}: {text}" for label, text in session.failures.items()))
         first, *_, last = recordings
         session.run(first, loads=last)
         result = judge(*recordings.values())
-        if needs_float64(result) and recordings[first].precision != "float64":
-            for label in recordings:
-                session.run(label, records=True, float64=True)
-            result = judge(*recordings.values())
-            for label in (convicted := convicted_by_float64(result)):
-                session.run(label, records=True, roundings=MANY_ROUNDINGS)
-            result = judge(*recordings.values()) if convicted else result
+        parts = parts_for_float64(result) if recordings[first].precision != "float64" else []
+        for label in recordings if parts else ():
+            session.run(label, records="float64", parts=parts)
+        result = judge(*recordings.values()) if parts else result
+        for label, doubtful in (convicted := convicted_by_float64(result)).items():
+            session.run(label, records="roundings", roundings=MANY_ROUNDINGS, parts=sorted(set(doubtful)))
+        result = judge(*recordings.values()) if convicted else result
         shapes = [f"{name} {a.shape}" for name, a in recordings[first].batch.items() if not name.startswith("second")]
         saved = [row for pair in session.files() for row in judge(*pair).rows]
     made = f"the batch was made from the model's inputs: {', '.join(shapes)}; {_SECOND}; --data FILE gives your own"
@@ -130,12 +130,12 @@ def record_file(
     if backend not in BACKENDS:
         raise ValueError(f"The backend must be one of {', '.join(BACKENDS)}. Received: KERAS_BACKEND={backend}")
     with (session := _Session(model, data, modules, plan)):
-        session.run(backend, records=True, roundings=MANY_ROUNDINGS)
+        session.run(backend, records="numbers", roundings=MANY_ROUNDINGS)
         if session.failures:
             raise ValueError(f"Could not run on {backend}: {session.failures[backend]}")
         recording = session.recordings[backend]
         if recording.precision != "float64":
-            session.run(backend, records=True, float64=True)
+            session.run(backend, records="float64")
         recording.label = label or recording.label
         recording.save(out)
         return recording
@@ -159,17 +159,20 @@ class _Session(tempfile.TemporaryDirectory):
     def run(self, label: str, **job: Any) -> None:
         """Does a job on a backend, and keeps its recording and its error."""
         error = run_child(self.folder, label, {**self.job, "label": label, **job})
-        before, path = self.recordings.get(label), self.folder / f"{label}.npz"
-        if before and job.get("float64") and error:
+        kind = job.get("records")
+        path = self.folder / f"{label}, {kind}.npz"
+        recording = Recording.load(path) if path.exists() else None
+        if kind == "float64" and error:
             text = "so its float32 numbers are compared without a judge"
-            before.notes.append(f"the model does not run in float64 on {label}, {text}: {error}")
-        elif before and job.get("float64"):
-            before.float64 = Recording.load(self.folder / f"{label}, float64.npz")
+            self.recordings[label].notes.append(f"the model does not run in float64 on {label}, {text}: {error}")
         elif error:
             self.failures[label] = error
-        if path.exists() and job.get("records") and not job.get("float64"):
-            self.recordings[label] = Recording.load(path)
-            self.recordings[label].float64 = before and before.float64
+        if kind == "numbers" and recording:
+            self.recordings[label] = recording
+        elif kind == "float64":
+            self.recordings[label].float64 = recording
+        elif recording:
+            self.recordings[label].rounding |= recording.rounding
 
     def files(self) -> Iterator[list[Recording]]:
         """Yields what each backend saved, and what the next one loaded."""
@@ -182,14 +185,14 @@ class _Session(tempfile.TemporaryDirectory):
 
 def run_child(folder: pathlib.Path, backend: str, job: dict[str, Any]) -> str | None:
     """Runs a job in a new process, and returns None or its error."""
-    doing = "records" if job.get("records") else "loads"
-    print(f"{backend} {doing}{' in float64' if job.get('float64') else ''} ...", file=sys.stderr, flush=True)
+    doing = f"records {job['records']}" if job.get("records") else "loads"
+    print(f"{backend} {doing} ...", file=sys.stderr, flush=True)
     path, error = folder / "job.json", folder / "error.txt"
     path.write_text(json.dumps(job))
     error.unlink(missing_ok=True)
     more = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": backend}
     more |= {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache"), **_JAX_CACHE}  # a model is recorded more than once
-    if job.get("float64") or _asks_for_float64(folder / "model.keras"):
+    if job.get("records") == "float64" or _asks_for_float64(folder / "model.keras"):
         more["JAX_ENABLE_X64"] = "1"  # JAX must be told at its start
     command = [sys.executable, "-m", "keras_het.parity.child", str(path)]
     done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True)

@@ -6,7 +6,7 @@ import gc
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -42,6 +42,7 @@ def record(
     batch_size: int | None = None,
     jit_compile: bool | str = "auto",
     roundings: int = 2,
+    parts: Collection[str] = (),
     label: str = "",
 ) -> Recording:
     """Records what a model computes on the active backend, so that `compare` can compare backends.
@@ -72,6 +73,7 @@ def record(
         batch_size: number of rows in a training step, in order, or None for all rows.
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
         roundings: number of runs with changed roundings, which measure what rounding alone can change.
+        parts: parts to record, such as `["gradients"]`, or none for all.
         label: name of the recording in tables, such as "GPU". By default it is the name of the backend.
     Raises:
         ValueError: if there are no inputs, if `start` does not fit the model, or if a number is less than 1.
@@ -103,7 +105,7 @@ def record(
         reset_seeds(model)
         recording = Recording(keras.config.backend(), versions=package_versions(), batch=batch, label=label)
         recording.steps, recording.batch_size = steps, batch_size
-        return _Run(model, recording, jit_compile, roundings).record()
+        return _Run(model, recording, jit_compile, roundings, parts).record()
 
 
 def package_versions() -> dict[str, str]:
@@ -136,7 +138,10 @@ class _Run:
     again. The changes are the `rounding`. One array is in memory at a time, because models can be large.
     """
 
-    def __init__(self, model: Any, recording: Recording, jit_compile: Any, roundings: int) -> None:
+    def __init__(
+        self, model: Any, recording: Recording, jit_compile: Any, roundings: int, parts: Collection[str]
+    ) -> None:
+        self.parts = {part.replace("loss", "gradients") for part in parts}  # one step computes both
         self.model, self.recording, self.jit_compile, self.roundings = model, recording, jit_compile, roundings
         self.arrays, self.notes, self.steps = recording.arrays, recording.notes, recording.steps
         self.data, second = unpack(recording.batch)
@@ -172,13 +177,16 @@ class _Run:
             gc.collect()  # frees the gradients
             self._record(self.training, self.data, "")
         used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
-        if missing := [name for name, part in used.items() if name in self.own and part not in self.arrays]:
+        missing = [name for name, part in used.items() if name in self.own and part not in self.arrays]
+        if missing and not self.parts:
             notes.insert(0, f"the model's own {' and '.join(missing)} did not run, and is not compared")
         return dataclasses.replace(self.recording, notes=list(dict.fromkeys(notes)))
 
     def _record(self, function: Callable[[tuple], Arrays], data: tuple, suffix: str) -> None:
         """Stores what a function yields, and its rounding. Stores the error of a part that fails in `failures`."""
-        self.suffix = suffix
+        self.suffix, place = suffix, function.__name__.replace("_", " ") + suffix
+        if self.parts and place not in self.parts:
+            return
         try:
             for part, name, array in function(self._start(data)):
                 self.arrays.setdefault(part + suffix, Store())[name] = array
@@ -189,7 +197,7 @@ class _Run:
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
                 raise
-            self.recording.failures[function.__name__.replace("_", " ") + suffix] = describe_error(error)
+            self.recording.failures[place] = describe_error(error)
         finally:
             forget_values(self.model)
 
@@ -249,10 +257,9 @@ class _Run:
         self.outputs = outputs = Store()
         self.calls: collections.Counter[str] = collections.Counter()
         try:
-            predictions = self.model(probes.as_tensors(data[0]), training=training)
+            self.model(probes.as_tensors(data[0]), training=training)
         finally:
             self.outputs = None
-        self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(predictions)]
         for name, array in outputs.items():
             yield "layers", name, array
 
@@ -337,7 +344,8 @@ class _Run:
         if not has_loss:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.notes.append(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
-        probe = probes.Probe(self.model, shapes=None if has_loss else self.shapes)
+        outputs = [] if has_loss else keras.tree.flatten(self.model(probes.as_tensors(self.data[0]), training=False))
+        probe = probes.Probe(self.model, shapes=[tuple(output.shape[1:]) for output in outputs])
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 

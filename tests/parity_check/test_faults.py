@@ -66,7 +66,7 @@ def runner(has_fault=True, has_float64=True, has_files=True):
     """Returns the function that does a job in this process, as if on the backend of this label."""
 
     def run(folder, label, job):
-        if job.get("float64") and not has_float64:
+        if job.get("records") == "float64" and not has_float64:
             return "left out, because this case does not need it"
         if not has_files:
             job = {**job, "saves": False, "loads": None}

@@ -1,5 +1,6 @@
 """`keras_het.parity`: contents of a recording, results of a comparison, and an unchanged user's model."""
 
+import contextlib
 import dataclasses
 import random
 
@@ -7,6 +8,7 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.special
 from keras import layers, ops
 
 import keras_het
@@ -14,7 +16,7 @@ from keras_het.base.internals import float64
 from keras_het.parity import Recording, compare, processes, record
 from keras_het.parity.arrays import Slices, Store, is_equal, measure
 from keras_het.parity.batch import make_inputs
-from keras_het.parity.judge import needs_float64
+from keras_het.parity.judge import parts_for_float64
 from tests.gradients import layer_gradients
 
 CLASSES = 3
@@ -86,6 +88,20 @@ def make_two(part, first, second, **options):
 def rounding(size):
     """Returns a rounding of this size for all entries, or of these changes."""
     return Slices.of(size) if np.ndim(size) else Slices(np.asarray(size), np.asarray(size))
+
+
+def test_attention_in_float64_is_not_rounded_to_float32():
+    """JAX has its softmax in float32, and TensorFlow its scale. Two heads share a key."""
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.standard_normal((2, 6, heads, 5)) for heads in (4, 2, 2))
+    is_seen = (np.arange(6) < np.array([4, 6])[:, None])[:, None, None] & np.tri(6, dtype=bool)
+    logits = np.einsum("btnh,bsnh->bnts", query, np.repeat(key, 2, axis=2)) / np.sqrt(5)
+    weights = scipy.special.softmax(np.where(is_seen, logits, -np.inf), axis=-1)
+    is_jax = keras.config.backend() == "jax"
+    with keras.src.backend.jax.core.jax.enable_x64(True) if is_jax else contextlib.nullcontext(), float64():
+        outputs = ops.dot_product_attention(query, key, value, mask=is_seen[:, :, -1:], is_causal=True)
+        outputs = ops.convert_to_numpy(outputs)
+    np.testing.assert_allclose(outputs, np.einsum("bnts,bsnh->btnh", weights, np.repeat(value, 2, axis=2)), rtol=1e-12)
 
 
 # The measure and the limit.
@@ -269,11 +285,12 @@ def test_a_layer_that_loses_its_name_is_asked_about():
 @pytest.mark.once
 def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path, monkeypatch):
     def run(folder, label, job):
-        for kind in ("", ", saved", ", loaded"):
-            part = f"{kind[2:] and 'saved '}predictions"
-            number = 1.002 if kind and label == "torch" else 1.0
-            make_recording(f"{label}{kind}", spread=0.1, **{part: number}).save(folder / f"{label}{kind}.npz")
-        return "no float64" if job.get("float64") else None
+        for kind in ("numbers", "saved", "loaded"):
+            is_file = kind != "numbers"
+            part, number = "saved " * is_file + "predictions", 1.002 if is_file and label == "torch" else 1.0
+            made = make_recording(f"{label}, {kind}" if is_file else label, spread=0.1, **{part: number})
+            made.save(folder / f"{label}, {kind}.npz")
+        return "no float64" if job.get("records") == "float64" else None
 
     monkeypatch.setattr(processes, "run_child", run)
     (tmp_path / "model.keras").write_bytes(b"")
@@ -379,7 +396,7 @@ def test_rounding_anywhere_in_an_array_asks_for_float64():
     wide = np.ones((8, 16))
     changes = np.where(np.arange(8) == 3, 9e-3, 1e-8)[:, None] * wide
     other = wide + 5e-6 * (np.arange(16) == 2)
-    assert needs_float64(compare(*make_two("gradients", wide, other, spread=changes)))
+    assert parts_for_float64(compare(*make_two("gradients", wide, other, spread=changes))) == ["gradients"]
 
 
 @pytest.mark.once
@@ -388,6 +405,14 @@ def test_an_array_that_stays_in_float32_on_one_backend_is_judged_by_its_numbers(
     for each, dtype in zip(recordings, ("float32", "float64"), strict=True):
         each.float64 = make_recording(each.backend, "float64", 1e-12, layers=np.array([1.0, 2.0], dtype))
     assert not compare(*recordings).different
+
+
+def test_parts_are_recorded_alone(recording):
+    own = record(make_model(), start=recording, parts=["loss"], label="own")
+    assert list(own.arrays) == ["weights", "loss", "gradients"]
+    result = compare(recording, own)
+    assert not result.different
+    assert "predictions on own: not in the recording" in result.failures
 
 
 @pytest.mark.once

@@ -68,7 +68,8 @@ def _record(job: dict[str, Any]) -> None:
         y = make_labels(model, x)
         np.savez(batch, **pack(x, y, second=(make_inputs(model, is_second=True), y)))
     (x, y, sample_weight), second = unpack(dict(np.load(batch)))
-    plan = {name: job[name] for name in ("steps", "batch_size", "roundings", "parts", "label") if job.get(name)}
+    names = ("steps", "batch_size", "roundings", "units", "parts", "label")
+    plan = {name: job[name] for name in names if job.get(name)}
     recording = record(model, x, y, sample_weight=sample_weight, second=second, **plan)
     recording.notes += notes
     recording.save(f"{path}, {job['records']}.npz")

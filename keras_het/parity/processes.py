@@ -23,7 +23,7 @@ from keras_het.parity.judge import compare, convicted_by_float64, parts_for_floa
 from keras_het.parity.recording import Recording
 
 UNKNOWN_LAYER = "Could not locate class"
-MANY_ROUNDINGS = 12
+MANY_ROUNDINGS = {"roundings": 12, "units": 10.0}
 _SECOND = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
 _LAST_LETTERS = 500
 _JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
@@ -106,7 +106,7 @@ def compare_file(
             session.run(label, records="float64", parts=parts)
         result = judge(*recordings.values()) if parts else result
         for label, doubtful in (convicted := convicted_by_float64(result)).items():
-            session.run(label, records="roundings", roundings=MANY_ROUNDINGS, parts=sorted(set(doubtful)))
+            session.run(label, records="roundings", **MANY_ROUNDINGS, parts=sorted(set(doubtful)))
         result = judge(*recordings.values()) if convicted else result
         shapes = [f"{name} {a.shape}" for name, a in recordings[first].batch.items() if not name.startswith("second")]
         saved = [row for pair in session.files() for row in judge(*pair).rows]
@@ -130,7 +130,7 @@ def record_file(
     if backend not in BACKENDS:
         raise ValueError(f"The backend must be one of {', '.join(BACKENDS)}. Received: KERAS_BACKEND={backend}")
     with (session := _Session(model, data, modules, plan)):
-        session.run(backend, records="numbers", roundings=MANY_ROUNDINGS)
+        session.run(backend, records="numbers", **MANY_ROUNDINGS)
         if session.failures:
             raise ValueError(f"Could not run on {backend}: {session.failures[backend]}")
         recording = session.recordings[backend]

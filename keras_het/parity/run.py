@@ -17,7 +17,7 @@ from keras_het.base.graph import own_methods
 from keras_het.base.internals import compile_arguments, forget_values, layers_of, seed_generators_of
 from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refuse_if
-from keras_het.base.validation import check_integer
+from keras_het.base.validation import check_integer, check_number
 from keras_het.parity import probe as probes
 from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
@@ -42,6 +42,7 @@ def record(
     batch_size: int | None = None,
     jit_compile: bool | str = "auto",
     roundings: int = 2,
+    units: float = 1.0,
     parts: Collection[str] = (),
     label: str = "",
 ) -> Recording:
@@ -73,6 +74,8 @@ def record(
         batch_size: number of rows in a training step, in order, or None for all rows.
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
         roundings: number of runs with changed roundings, which measure what rounding alone can change.
+        units: size of these changes after two runs, in units in the last place. Their effect is divided by it, so this
+            matters at a kink, as of a ReLU: long sums round by ten units inside, and can pass it.
         parts: parts to record, such as `["gradients"]`, or none for all.
         label: name of the recording in tables, such as "GPU". By default it is the name of the backend.
     Raises:
@@ -97,6 +100,7 @@ def record(
     steps = sorted({check_integer("steps", step, 1) for step in np.ravel(np.array(steps, object))})
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
     check_integer("roundings", roundings, 1)
+    check_number("units", units, above=0.0)
     (x, y, sample_weight), _ = unpack(batch)
     with probes.preserve_model(model, probes.as_tensors(x)):
         if start is not None:
@@ -105,7 +109,7 @@ def record(
         reset_seeds(model)
         recording = Recording(keras.config.backend(), versions=package_versions(), batch=batch, label=label)
         recording.steps, recording.batch_size = steps, batch_size
-        return _Run(model, recording, jit_compile, roundings, parts).record()
+        return _Run(model, recording, jit_compile, roundings, units, parts).record()
 
 
 def package_versions() -> dict[str, str]:
@@ -139,8 +143,9 @@ class _Run:
     """
 
     def __init__(
-        self, model: Any, recording: Recording, jit_compile: Any, roundings: int, parts: Collection[str]
+        self, model: Any, recording: Recording, jit_compile: Any, roundings: int, units: float, parts: Collection[str]
     ) -> None:
+        self.units, self.size = units, 1.0
         self.parts = {part.replace("loss", "gradients") for part in parts}  # one step computes both
         self.model, self.recording, self.jit_compile, self.roundings = model, recording, jit_compile, roundings
         self.arrays, self.notes, self.steps = recording.arrays, recording.notes, recording.steps
@@ -193,6 +198,7 @@ class _Run:
             if function in (self.layers, self.gradients):
                 self._check_determinism(function, data)
             for seed in range(self.roundings):
+                self.size = self.units if seed > 1 else 1.0
                 self._add_rounding(function(self._start(data, seed)))
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
@@ -218,7 +224,7 @@ class _Run:
             base = self.arrays.get(part + self.suffix, Store()).get(name)
             if base is None or base.shape != array.shape or array.dtype.kind not in "biufcV":
                 continue
-            change = Slices.of(array, base)
+            change = Slices.of(array, base).times(1.0 / self.size)
             if part == "training":  # a sum with a weight is rounded to the weight's own grid
                 weight = self.arrays["weights"][name.partition(", step")[0]]
                 grid = max(ROUNDOFF[self.recording.precision], ROUNDOFF.get(weight.dtype.name, 0.0))
@@ -242,13 +248,13 @@ class _Run:
         return data if seed is None else (keras.tree.map_structure(shift, data[0]), *data[1:])
 
     def _shift(self, array: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Returns an array with each number changed by up to one unit in its last place."""
+        """Returns an array with each number changed by up to `size` units in its last place."""
         if rng is None or (array.dtype.kind != "f" and "bfloat16" not in str(array.dtype)):
             return array
         shifted = array.copy().reshape(-1)
         for start in range(0, shifted.size, BLOCK):  # a large array needs no second one in float64
             block = shifted[start : start + BLOCK]
-            factors = 1.0 + ROUNDOFF[self.recording.precision] * rng.uniform(-1.0, 1.0, block.size)
+            factors = 1.0 + self.size * ROUNDOFF[self.recording.precision] * rng.uniform(-1.0, 1.0, block.size)
             block[:] = (block.astype("float64") * factors).astype(array.dtype)
         return shifted.reshape(array.shape)
 

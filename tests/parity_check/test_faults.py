@@ -53,7 +53,7 @@ CLEAN_BY_DEFAULT = {
 @pytest.fixture(scope="module", autouse=True)
 def less_work():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "MANY_ROUNDINGS", 3)
+        patch.setitem(processes.MANY_ROUNDINGS, "roundings", 3)
         yield
 
 

@@ -407,6 +407,19 @@ def test_an_array_that_stays_in_float32_on_one_backend_is_judged_by_its_numbers(
     assert not compare(*recordings).different
 
 
+@pytest.mark.once
+def test_larger_changes_pass_a_kink_and_leave_other_roundings(batch):
+    """The ReLU is five units from zero."""
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(1, "relu", use_bias=False)])
+    model.set_weights([np.array([[1.0], [-1.0]])])
+    x = np.array([[0.9, 0.9 - 3e-7]], "float32")
+    near, far = (record(model, x, roundings=6, units=units).rounding["gradients"] for units in (1.0, 10.0))
+    assert max(near["sequential/dense/kernel"].rows) < 1e-5
+    assert max(far["sequential/dense/kernel"].rows) == pytest.approx(0.9 / 10, rel=1e-4)
+    near, far = (record(small("sgd"), *batch, roundings=6, units=units).rounding["gradients"] for units in (1.0, 10.0))
+    assert 0.5 < max(far["model/last/kernel"].rows) / max(near["model/last/kernel"].rows) < 2
+
+
 def test_parts_are_recorded_alone(recording):
     own = record(make_model(), start=recording, parts=["loss"], label="own")
     assert list(own.arrays) == ["weights", "loss", "gradients"]

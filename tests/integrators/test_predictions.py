@@ -111,15 +111,6 @@ def test_a_head_of_float64(kind, computes_in_float64, plain_calls):
     assert_allclose(result.numpy(), plain(head), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "diagonal"])
-def test_a_class_that_minus_infinity_excludes(kind):
-    head = make_head(kind)
-    head.loc_layer.bias.assign(np.where(np.arange(UNITS) == 2, -np.inf, 0.0))
-    result = ops.convert_to_numpy(predict(head))
-    assert_allclose(result[:, 2], -1e20 / head.temperature, rtol=1e-6)
-    assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
-
-
 def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plain_calls):
     """A loop takes more operations, and every operation costs eager PyTorch more than the work on few logits."""
     monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 2 * UNITS * 3 * SAMPLES)

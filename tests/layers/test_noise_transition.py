@@ -238,15 +238,6 @@ def test_a_step_of_many_classes_leaves_the_scale_of_t():
 
 
 @pytest.mark.once
-@pytest.mark.filterwarnings("ignore:Skipping nested container")  # the rest of a file that was refused
-def test_a_file_with_a_wrong_t_is_refused(tmp_path):
-    model = make_model(NoiseTransition(UNITS))
-    model.layers[-1].kernel.assign(np.full((UNITS, UNITS, 1), np.nan))
-    with refuses("must be finite and of shape"):
-        reloaded(model, tmp_path)
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(("shift", "has_moved"), [(0.009, False), (0.011, True)])
 def test_a_transition_has_moved_if_its_rows_did_by_a_hundredth(shift, has_moved):
     layer = built(NoiseTransition(UNITS, regularizer="l2", num_annotators=2), (None, UNITS))

@@ -67,17 +67,6 @@ def test_blocks_and_chunks_change_no_value_and_no_gradient(kind, loc_scale, batc
     assert_same_gradients(streamed, gradients(arguments, nodes, upstream, link=link, **PLAIN))
 
 
-@every_kind
-def test_gradient_against_finite_differences_in_float64(kind):
-    arguments, nodes = problem(kind), nodes_of(kind)
-    upstream, rng, step = upstream_of(arguments), np.random.default_rng(2), 1e-5
-    for name, gradient in gradients(arguments, nodes, upstream).items():
-        move = step * rng.normal(size=gradient.shape)
-        ends = [oracle({**arguments, name: arguments[name] + sign * move}, nodes) for sign in (1, -1)]
-        slope = np.sum((ends[0] - ends[1]) * upstream) / (2 * step)
-        assert_allclose(np.sum(gradient * move / step), slope, rtol=1e-4, atol=1e-4, err_msg=name)
-
-
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize(("difference", "scale"), [(0.5, 0.3), (-2.0, 1.0), (6.0, 3.0)])
 def test_two_classes_against_the_one_dimensional_integral(difference, scale):

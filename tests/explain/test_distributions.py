@@ -15,6 +15,7 @@ from keras_het.models import DistributionModel
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.packed import pack
 from tests.checks import refusals
+from tests.losses.test_multivariate_normal import parts
 
 pytestmark = pytest.mark.once
 
@@ -149,16 +150,9 @@ def predicted(count, units, factors, seed=0):
     return outputs.astype("float32"), mean + noise
 
 
-def oracle(outputs, y):
-    units = y.shape[1]
-    mean, scale, factor = np.split(outputs[:, :-1].astype("float64"), [units, 2 * units], axis=1)
-    factor = factor.reshape(len(y), units, -1)
-    return mean, np.stack([np.diag(d**2) + v @ v.T for d, v in zip(scale, factor, strict=True)])
-
-
 def test_the_scores_of_drawn_targets_are_those_of_scipy():
     outputs, y = predicted(20, 3, 2)
-    mean, covariance = oracle(outputs, y)
+    mean, covariance = parts(outputs.astype("float64"), 3)
     scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     found = regression_scores(outputs, y)
     nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
@@ -185,7 +179,7 @@ def test_outputs_in_float64_are_judged_in_float64(factors):
     found, expected = regression_scores(far, y + 1e8), regression_scores(outputs, y)
     for name in ("nll", "distance", "rmse", "mae", "crps", "width"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6)
-    mean, covariance = oracle(outputs, y)
+    mean, covariance = parts(outputs.astype("float64"), 3)
     nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
     assert expected.nll == pytest.approx(np.mean(nll), rel=1e-12)
 

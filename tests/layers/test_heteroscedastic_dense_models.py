@@ -125,14 +125,16 @@ def test_sample_and_class_weights_weigh_the_examples():
     assert_all_close(step(X, LABELS, class_weight=class_weight), step(X, LABELS, sample_weight=weights))
 
 
-def test_masks_pass_through_to_the_loss():
+@pytest.mark.parametrize("activation", [None, pytest.param("softmax", marks=pytest.mark.once)])
+def test_masks_pass_through_to_the_loss(activation):
     x = SEQUENCES.copy()
     x[:, 3:] = 0.0
-    model = built(keras.Sequential([keras.layers.Masking(), make_head("full")]), x.shape)
+    model = built(keras.Sequential([keras.layers.Masking(), make_head("full", activation=activation)]), x.shape)
     set_random_weights(model)
-    model.compile(loss=sparse_crossentropy())
+    model.compile(loss=sparse_crossentropy(from_logits=activation is None))
     y = np.random.default_rng(0).integers(UNITS, size=x.shape[:2])
-    log_p = model.predict(x, verbose=0)
+    outputs = model.predict(x, verbose=0)
+    log_p = outputs if activation is None else np.log(outputs)
     assert log_p.shape == (*x.shape[:2], UNITS)
     own = -np.take_along_axis(log_p, y[..., None], axis=-1)[..., 0]
     assert_allclose(model.evaluate(x, y, verbose=0), own[:, :3].mean(), rtol=1e-5)

@@ -49,7 +49,6 @@ def make(name):
 
 
 def result(name, scope, made=None):
-    """Returns the values of a metric, the weights after a training with a loss, or the losses of early learning."""
     with scope():
         model, loss, metrics = make_model(), sparse_crossentropy(), []
         if name in METRICS:
@@ -69,7 +68,6 @@ def result(name, scope, made=None):
 
 
 def main(path, *names):
-    """Writes the results of these losses and metrics, or of all, on one replica and on two."""
     scope, results = replicas().scope, {}
     for name in names or (*METRICS, *LOSSES, EARLY_LEARNING):
         results[name] = [attempt(result, name, where) for where in (contextlib.nullcontext, scope)]
@@ -88,7 +86,6 @@ def cases(names):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory, pytestconfig):
-    """Returns the results of losses and metrics on one replica, and on two."""
     names = [] if pytestconfig.getoption("--thorough") else SPAN
     path = tmp_path_factory.mktemp("replicas") / "found.json"
     python("-m", "tests.test_replicas", str(path), *names, check=True)

@@ -108,7 +108,6 @@ def test_pixels_share_the_noise_of_the_factors_and_not_their_own(factor, scale, 
 
 
 def distance(a, b, classes):
-    """Computes 1 - IoU by sets."""
     parts = []
     for label in range(1, classes):
         one, other = ({*np.flatnonzero(m.ravel() == label)} for m in (a, b))
@@ -141,7 +140,6 @@ OF_A_SEGMENTATION = "`model` must be a DistributionModel of a StochasticSegmenta
 
 
 def predicted(count, units, factors, seed=0):
-    """Returns packed outputs, and targets drawn from them."""
     rng = np.random.default_rng(seed)
     mean, scale = rng.normal(size=(count, units)), np.exp(0.5 * rng.normal(size=(count, units)))
     factor = rng.normal(size=(count, units, factors))

@@ -46,7 +46,6 @@ def small(**changed):
 
 
 def images():
-    """A bright pixel in the upper or the lower half."""
     rng, y = np.random.default_rng(0), np.arange(64) % 2
     x = rng.normal(size=(64, 6, 6, 1)).astype("float32")
     x[np.arange(64), rng.integers(0, 3, 64) + 3 * y, rng.integers(0, 6, 64)] += 8

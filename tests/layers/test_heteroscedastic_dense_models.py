@@ -200,7 +200,6 @@ def test_batches_of_one_shape_are_traced_once(kind, monkeypatch):
 
 
 def fit(model, epochs=2, **arguments):
-    """Fits on X in two batches without a shuffle; returns the weights."""
     model.fit(X, targets(model.layers[-1].link), batch_size=4, epochs=epochs, shuffle=False, verbose=0, **arguments)
     return model.get_weights()
 
@@ -265,7 +264,6 @@ def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
 
 
 def states_after(call):
-    """Returns the next draws of the global generators of Python, NumPy and Keras after a call from known states."""
     keras.utils.set_random_seed(2021)
     call()
     return random.getstate(), np.random.get_state()[1].tolist(), to_numpy(keras.random.uniform((4,))).tolist()

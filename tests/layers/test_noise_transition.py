@@ -79,8 +79,6 @@ def test_contract_and_rows_that_stay_stochastic(kind, tmp_path):
 @pytest.mark.parametrize("closed", ["fixed", "gate"])
 def test_no_weight_before_a_transition_that_stays_is_without_a_gradient(closed):
     class Behind(keras.layers.Layer):
-        """A head of no factors, and T behind it."""
-
         def build(self, input_shape):
             self.head = HeteroscedasticDense(UNITS, 0, seed=0)
             self.flips = NoiseTransition(UNITS, transition=T, trainable=closed != "fixed")
@@ -321,8 +319,6 @@ def test_a_model_whose_layer_gets_no_log_probabilities_is_refused(kind, function
 
 
 class Own(keras.layers.Dense):
-    """Somebody's layer, of which nothing can be said."""
-
     def call(self, inputs):
         return ops.log_softmax(super().call(inputs))
 

@@ -60,7 +60,6 @@ def probabilities(logits):
 
 
 def oracle(memory, logits, targets, strength=3.0):
-    """Computes the loss of every example for a fixed memory and label vectors, in float64."""
     p = probabilities(logits)
     return strength * np.log(1 - np.sum(memory * p, axis=-1)) - np.sum(targets * np.log(p), axis=-1)
 
@@ -70,7 +69,6 @@ def plain(logits, labels):
 
 
 def trained(batches, weights=None, rate=0.5, strength=3.0, momentum=0.7):
-    """Trains by SGD in NumPy, float64; returns losses, memory, kernel and bias after the batches."""
     weights = np.ones(EXAMPLES) if weights is None else weights.astype("float64")
     kernel, bias = KERNEL.astype("float64"), BIAS.astype("float64")
     memory, losses = np.zeros((EXAMPLES, UNITS)), []

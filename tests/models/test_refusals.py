@@ -39,8 +39,6 @@ VECTORS, MAPS, ZEROS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int), np
 
 
 class Cosine(layers.Dense):
-    """Not an affine map."""
-
     def call(self, inputs):
         return super().call(inputs / keras.ops.norm(inputs, axis=-1, keepdims=True))
 

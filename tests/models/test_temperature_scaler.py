@@ -22,7 +22,6 @@ GRID = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, 5_001)
 
 
 def data(link, true, count=300, seed=0):
-    """Outputs of a model, and labels drawn at another temperature."""
     rng = np.random.default_rng(seed)
     logits = 2.0 * rng.normal(size=(count, UNITS))
     if link == "sigmoid":

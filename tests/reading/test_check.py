@@ -105,7 +105,6 @@ def metric(make, value, *parts):
 
 
 def both(make, fitting, value, *parts):
-    """Returns a case with a wrong metric beside a correct loss."""
     return make, {"loss": fitting, "metrics": [value]}, ("`metrics` must", *parts)
 
 

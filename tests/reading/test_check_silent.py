@@ -49,8 +49,6 @@ class Own(losses.SparseCategoricalCrossentropy):
 
 
 class Tempered(HeteroscedasticDense):
-    """A head that returns something else."""
-
     def call(self, inputs, training=False):
         return keras.ops.exp(super().call(inputs, training))
 
@@ -127,8 +125,6 @@ def test_a_string_for_one_label_is_named_where_an_example_can_have_several(make,
 
 
 class OwnCall(keras.Model):
-    """A functional model whose class computes something after its graph."""
-
     def call(self, inputs):
         return self.after(super().call(inputs))
 

@@ -103,7 +103,7 @@ def lint(session):
 @nox.session
 def check(session):
     """Tests three backends, a simulated accelerator and parity, in two processes side by side."""
-    install(session, "-e", f".[{THREE},demo]", groups=["test", "export", "torchmetrics"])
+    install(session, "-e", f".[{THREE},demo]", groups=["test", "export"])
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         runs = {name: pool.submit(timed, session, folder / f"{name}.txt", name, job) for name, job in JOBS.items()}
@@ -539,4 +539,4 @@ def split_backend(session):
 
 def test_groups(backend):
     """Returns the dependency groups of the tests on a backend; tests with other packages run on PyTorch."""
-    return ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
+    return ["test", "export"] if backend == "torch" else ["test"]

@@ -38,7 +38,7 @@ def public_modules(module):
 
 
 class Subclassed(keras.Model):
-    """Model without a graph: these layers, one after the other."""
+    """Model without a graph: these layers and functions, one after the other."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -46,7 +46,7 @@ class Subclassed(keras.Model):
 
     def call(self, inputs, training=False):
         for layer in self.parts:
-            inputs = layer(inputs, training=training)
+            inputs = layer(inputs, training=training) if isinstance(layer, keras.Layer) else layer(inputs)
         return inputs
 
 

@@ -33,7 +33,6 @@ NEEDED = {
     "tests/integrations/others": "cleanlab",
     "tests/integrations/others/test_ppi.py": "ppi_py",
     "tests/integrations/export": EXPORTER.get(keras.config.backend(), "onnx"),
-    "tests/integrations/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
 }
 
 

@@ -33,17 +33,23 @@ def within(name, prefixes):
     return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
 
 
-def test_the_package_without_the_label_tools_imports_no_optional_package():
+def test_the_package_without_the_label_tools_imports_no_optional_package_and_they_name_theirs():
     """Import-linter and ruff check the other imports, in pyproject.toml."""
     names = [name for name in PACKAGES if not name.startswith("keras_het.labels")]
     code = f"""
 import importlib, sys
 sys.modules.update(dict.fromkeys({OPTIONAL}))  # an import of them is an error
+import keras_het
 for name in {names}:
     importlib.import_module(name)
 assert "keras_het.labels" not in sys.modules
+keras_het.HeteroscedasticDense(3)
+print("the labels:")
+keras_het.labels
 """
-    python("-c", code, check=True)
+    result, needed = python("-c", code), "scikit-learn pandas jinja2"
+    assert result.stdout == "the labels:\n", result.stderr
+    assert f"ImportError: keras_het.labels needs more packages: pip install {needed}. " in result.stderr
 
 
 def source_of(module):

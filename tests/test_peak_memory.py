@@ -88,14 +88,12 @@ def of_head(num_samples, use=TRAIN):
 
 
 def of_pixels(num_samples):
-    """Returns the peak of loss and gradient: four images of 256 x 256 pixels, ten classes, rank ten."""
     loss, shape = f"JointSegmentationCrossentropy(10, {num_samples})", (4, 256, 256)
     sizes = {"classes": 10, "labels": shape, "outputs": (*shape, 10 * (2 + 10) + 1)}
     return peak_mebibytes(LOSS_AND_GRADIENT.format(loss=loss, **sizes))
 
 
 def of_labels(num_samples):
-    """Returns the peak of loss and gradient: 128 vectors of 1000 labels, rank 15."""
     sizes = {"classes": 2, "labels": (128, 1000), "outputs": (128, 1000 * (2 + 15) + 1)}
     return peak_mebibytes(LOSS_AND_GRADIENT.format(loss=f"JointMultiLabelCrossentropy({num_samples})", **sizes))
 

@@ -16,6 +16,7 @@ import pytest
 from keras_het import losses, metrics, models
 from keras_het.losses.distribution_loss import DistributionLoss
 from tests.common import attempt, python, sparse_crossentropy
+from tests.distribution.training import replicas
 from tests.marks import grid
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
@@ -48,7 +49,6 @@ def make(name):
 
 
 def result(name, scope, made=None):
-    """Returns the values of a metric, the weights after a training with a loss, or the losses of early learning."""
     with scope():
         model, loss, metrics = make_model(), sparse_crossentropy(), []
         if name in METRICS:
@@ -68,12 +68,7 @@ def result(name, scope, made=None):
 
 
 def main(path, *names):
-    """Writes the results of these losses and metrics, or of all, on one replica and on two."""
-    import tensorflow as tf
-
-    processor = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    scope, results = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
+    scope, results = replicas().scope, {}
     for name in names or (*METRICS, *LOSSES, EARLY_LEARNING):
         results[name] = [attempt(result, name, where) for where in (contextlib.nullcontext, scope)]
         if name in OUTSIDE:
@@ -91,7 +86,6 @@ def cases(names):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory, pytestconfig):
-    """Returns the results of losses and metrics on one replica, and on two."""
     names = [] if pytestconfig.getoption("--thorough") else SPAN
     path = tmp_path_factory.mktemp("replicas") / "found.json"
     python("-m", "tests.test_replicas", str(path), *names, check=True)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from keras_het.base.batches import as_array, check_same_index
 from keras_het.base.refusal import outside_level, refuse_if
+from keras_het.base.seeds import preserve_random_states
 from keras_het.base.validation import check_maker, check_weights
 from keras_het.labels.classes import refuse_blank
 from keras_het.labels.data import Data
@@ -120,6 +121,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         refuse_if(X.shape[1:] != shape, "X", f"have examples of shape {shape}", X.shape[1:])
         return self._log_probabilities(X)
 
+    @preserve_random_states()  # PyTorch draws in Keras' `predict`
     def _log_probabilities(self, X: np.ndarray) -> np.ndarray:
         """Returns log-probabilities of the classes, `(N, K)`; equal if the training diverged."""
         outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)

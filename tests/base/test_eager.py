@@ -84,14 +84,12 @@ BATCHES = [20, 20, 20, 13, 5]
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of 8 rows at 64 nodes, however few logits there are."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * CLASSES * 64)
     monkeypatch.setattr(blocking, "TORCH_DIVISOR", 1)
     monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 0)
 
 
 def trained(batches, integrator=None):
-    """Returns the weights of a head after a step with each batch size."""
     layer = HeteroscedasticDense(CLASSES, 2, seed=0, integrator=integrator or QuasiMonteCarlo(128))
     layer.build((None, INPUTS))
     rng = np.random.default_rng(0)

@@ -1,6 +1,5 @@
 """Damaged and untrusted .npz files are refused with a text, before anything is allocated."""
 
-import io
 import tracemalloc
 import zipfile
 
@@ -9,85 +8,46 @@ import pytest
 
 from keras_het.base.npz import MAX_BYTES, read_arrays
 from tests.common import refuses
+from tests.fuzz.damage import CONTENTS, npy, with_header, zipped
 
 pytestmark = pytest.mark.once
 
 
-def array(header, data=b""):
-    """Returns the bytes of a .npy file with any header."""
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"fortran_order": False, **header})
-    return file.getvalue() + data
+def of_members(*members, method=zipfile.ZIP_STORED):
+    return zipped([(f"{name}.npy", content()) for name, content in members], method)
 
 
-def pack(path, *members, method=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, content in members:
-            archive.writestr(name, content)
-    return path
-
-
-def declare(path, size):
+def declare(content, size):
     """Writes a number of unpacked bytes into the directory of a file of one array, as a hostile file may have it."""
-    content = bytearray(path.read_bytes())
     place = content.index(b"PK\x01\x02") + 24
-    content[place : place + 4] = size.to_bytes(4, "little")
-    path.write_bytes(content)
-    return path
+    return content[:place] + size.to_bytes(4, "little") + content[place + 4 :]
 
 
-def truncated(path):
-    np.savez(path, x=np.arange(1000))
-    path.write_bytes(path.read_bytes()[:-200])
-    return path
-
-
-def damaged(path):
-    np.savez_compressed(path, x=np.arange(1000))
-    content = bytearray(path.read_bytes())
-    content[200:260] = bytes(60)
-    path.write_bytes(content)
-    return path
-
-
-def with_objects(path):
-    np.savez(path, x=np.array([{}]))
-    return path
-
-
-def other_text(path):
-    path.write_text("no file of arrays")
-    return path
-
-
-def bomb(path):
-    return declare(pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED), (1 << 32) - 2)
-
-
-HUGE = array({"descr": "<f8", "shape": (2 << 40,)}, bytes(64))
-NO_LETTERS = array({"descr": "<U0", "shape": (1 << 40,)})
-NEGATIVE = array({"descr": "<f8", "shape": (-2, -4)}, bytes(64))
+ARRAY = of_members(("x", lambda: npy(np.arange(1000))), method=zipfile.ZIP_DEFLATED)
+BOMB = of_members(("x", CONTENTS["huge"]), method=zipfile.ZIP_DEFLATED)
+NO_LETTERS = "{'descr': '<U0', 'fortran_order': False, 'shape': (1099511627776,), }\n"
 UNDAMAGED = "`data` must be an undamaged .npz file. Received: "
 AS_ITS_HEADER = "`x` must have as many bytes as its header requires. Received: "
 FILES = {
-    "truncated": (truncated, UNDAMAGED),
-    "damaged": (damaged, UNDAMAGED),
-    "text": (other_text, UNDAMAGED),
-    "no array": (lambda path: pack(path, ("x.npy", b"nothing")), UNDAMAGED),
-    "objects": (with_objects, "`x` must hold no Python objects, which could run code"),
-    "other names": (lambda path: pack(path, ("y.npy", b"")), "`data` must have x. Received: "),
-    "further names": (lambda path: pack(path, ("x.npy", b""), ("y.npy", b"")), "`data` must have only the arrays x."),
-    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), AS_ITS_HEADER + "shape (2199023255552,), float64, in 64"),
-    "texts of no letter": (lambda path: pack(path, ("x.npy", NO_LETTERS)), AS_ITS_HEADER),
-    "negative": (lambda path: pack(path, ("x.npy", NEGATIVE)), AS_ITS_HEADER),
-    "bomb": (bomb, AS_ITS_HEADER),
+    "truncated": (ARRAY[:-200], UNDAMAGED),
+    "damaged": (ARRAY[:200] + bytes(60) + ARRAY[260:], UNDAMAGED),
+    "text": (b"no file of arrays", UNDAMAGED),
+    "no array": (of_members(("x", lambda: b"nothing")), UNDAMAGED),
+    "objects": (of_members(("x", CONTENTS["pickle"])), "`x` must hold no Python objects, which could run code"),
+    "other names": (of_members(("y", CONTENTS["nothing"])), "`data` must have x. Received: "),
+    "further names": (of_members(*[(name, CONTENTS["nothing"]) for name in "xy"]), "must have only the arrays x."),
+    "8 TiB": (of_members(("x", CONTENTS["huge"])), AS_ITS_HEADER + "shape (1099511627776,), float64, in 64"),
+    "texts of no letter": (of_members(("x", lambda: with_header(NO_LETTERS))), AS_ITS_HEADER),
+    "negative": (of_members(("x", CONTENTS["negative"])), AS_ITS_HEADER),
+    "bomb": (declare(BOMB, (1 << 32) - 2), AS_ITS_HEADER),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_wrong_is_said_and_nothing_is_allocated(name, tmp_path):
-    make, text = FILES[name]
-    path = make(tmp_path / "d.npz")
+    content, text = FILES[name]
+    path = tmp_path / "d.npz"
+    path.write_bytes(content)
     tracemalloc.start()
     try:
         with pytest.raises(ValueError) as error:

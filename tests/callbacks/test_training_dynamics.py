@@ -31,8 +31,6 @@ def model_of(kind="log-probabilities"):
 
 
 class ByHand(keras.callbacks.Callback):
-    """Logits of the layers before the flips, in NumPy, after every epoch."""
-
     def __init__(self):
         super().__init__()
         self.logits = []
@@ -43,7 +41,6 @@ class ByHand(keras.callbacks.Callback):
 
 
 def expected(logits):
-    """Margins and losses of logits, `(epochs, N, K)`."""
     own = logits[:, np.arange(EXAMPLES), LABELS]
     others = np.where(np.eye(UNITS, dtype=bool)[LABELS], -np.inf, logits).max(axis=-1)
     return own - others, special.logsumexp(logits, axis=-1) - own

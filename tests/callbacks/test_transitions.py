@@ -70,8 +70,6 @@ def test_t_moves_after_the_given_epochs_or_at_once_and_the_base_model_at_once(kn
 
 
 class Log(keras.callbacks.Callback):
-    """Puts given values into the logs, as a metric would."""
-
     def __init__(self, values, name="score"):
         super().__init__()
         self.values, self.name = values, name
@@ -169,7 +167,6 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
 
 
 def swapped(count, seed):
-    """Classes that lie apart, 40% of the labels those of the next class."""
     rng = np.random.default_rng(seed)
     clean = rng.integers(UNITS, size=count)
     x = (4 * np.eye(5)[clean] + rng.normal(size=(count, 5))).astype("float32")

@@ -30,8 +30,6 @@ LINKS = ("softmax", "sigmoid")
 
 
 class Case(NamedTuple):
-    """A compiled model, its data, and its loss, if that has a state."""
-
     model: Any
     x: np.ndarray
     y: np.ndarray
@@ -63,7 +61,6 @@ def of_transition() -> Case:
 
 
 def of_distribution(kind: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
-    """A model that trains on the whole distribution of its head."""
     inputs, head = keras.Input(x.shape[1:]), kind(UNITS, 3, seed=0, name="head")
     return compiled(DistributionModel(inputs, head(inputs)), loss, x, y)
 

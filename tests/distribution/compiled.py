@@ -36,7 +36,6 @@ def make_model(covariance, units, features):
 
 
 def compiled_step(model, x, y):
-    """A training step of a model, compiled by JAX for the devices that have its weights."""
     import jax
 
     variables = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
@@ -54,7 +53,6 @@ def compiled_step(model, x, y):
 
 
 def exchanged(step):
-    """The operations by which devices exchange tensors: `{kind: {shapes: number}}`."""
     found = collections.defaultdict(collections.Counter)
     for shapes, kind in EXCHANGE.findall(step.as_text()):
         found[kind][re.sub(r"\{.*?\}|/\*.*?\*/", "", shapes)] += 1
@@ -68,7 +66,6 @@ def bytes_of_device(step):
 
 
 def measure_row(covariance, devices, units, features, batch):
-    """MiB of each device, and what the devices exchange."""
     scope = contextlib.nullcontext()
     if devices > 1:
         mesh = keras.distribution.DeviceMesh((1, devices), ("batch", "model"))

@@ -28,7 +28,6 @@ on_torch = pytest.mark.skipif(BACKEND != "torch", reason="the script is for PyTo
 
 
 def output_of(*arguments):
-    """Runs Python in a process of its own, with four devices on JAX."""
     return python(*arguments, JAX_NUM_CPU_DEVICES="4", OMP_NUM_THREADS="1", check=True).stdout
 
 
@@ -40,7 +39,6 @@ def train(path, *arguments):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Returns what every case did on one device and on several."""
     return train(tmp_path_factory.mktemp("devices") / "results.json")
 
 
@@ -118,13 +116,11 @@ AS_USERS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
 
 
 def measured(covariance, count, **sizes):
-    """A compiled step, in a process of its own, which has the devices."""
     row = json.dumps({"covariance": covariance, "devices": count, **SIZES, **sizes})
     return json.loads(python("-m", compiled.__name__, row, check=True, **compiled.ENVIRONMENT, **AS_USERS).stdout)
 
 
 def estimated(covariance, count):
-    """MiB of a step on each of some devices, by `estimate_cost`."""
     rows = keras_het.estimate_cost(**SIZES, devices=count).rows
     (found,) = [row for row in rows if row.covariance == covariance]
     return found.train_bytes / 2**20
@@ -149,6 +145,5 @@ def test_the_other_heads_gather_no_classes(covariance):
 
 
 def large(exchanged, size):
-    """The exchanged tensors with an axis of at least so many entries."""
     shapes = [shape for kind in exchanged.values() for shape in kind]
     return [shape for shape in shapes if any(int(axis) >= size for axis in re.findall(r"(?<=[\[,])\d+", shape))]

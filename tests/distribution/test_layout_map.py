@@ -29,7 +29,6 @@ KINDS = {
 
 
 def mesh_of(*shape, names=("batch", "model")):
-    """A mesh of devices that no tensor is put on."""
     return keras.distribution.DeviceMesh(shape, names, [f"cpu:{number}" for number in range(np.prod(shape))])
 
 
@@ -38,8 +37,6 @@ def in_model(head):
 
 
 class Wider(covariances.Diagonal):
-    """A covariance with a weight of which it does not name the axes."""
-
     def make_maps(self, start, input_shape):
         self.more = self.add_weight(name="more", shape=(self.units,))
 

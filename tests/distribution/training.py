@@ -46,7 +46,6 @@ class Losses(keras.callbacks.Callback):
 
 
 def trained(name, steps, scope=contextlib.nullcontext):
-    """The model of a case after so many steps in a scope, and their losses."""
     with scope():
         case, record, count = make(name), Losses(), steps * cases.BATCH
         x, y, weight = (None if data is None else data[:count] for data in (case.x, case.y, case.weight))
@@ -55,7 +54,6 @@ def trained(name, steps, scope=contextlib.nullcontext):
 
 
 def found(model, losses):
-    """What is compared: losses, all weights, the weights whose copies differ, and those that devices share."""
     parts = {weight.path: copies_of(weight.value) for weight in model.weights}
     return {
         "losses": losses,
@@ -81,7 +79,6 @@ def is_split(value):
 
 
 def layout_of(name, mesh_shape):
-    """The distribution of a case: by data alone, or by the classes of its head."""
     if mesh_shape is None:
         return keras.distribution.DataParallel()
     mesh, model = keras.distribution.DeviceMesh(mesh_shape, ("batch", "model")), make(name).model
@@ -91,7 +88,6 @@ def layout_of(name, mesh_shape):
 
 
 def on_jax(name, steps):
-    """The case on one of four devices, and on all of them with each layout."""
     scopes = {key: layout_of(name, shape).scope for key, shape in LAYOUTS.items()}
     return {
         key: found(*trained(name, steps, scope)) for key, scope in {"one": contextlib.nullcontext, **scopes}.items()
@@ -128,13 +124,11 @@ def on_torch(name, steps):
 
 
 def train_on(model, steps):
-    """The mean loss of two steps, after so many."""
     rows = slice(steps * cases.BATCH, (steps + 2) * cases.BATCH)
     return model.fit(cases.X[rows], cases.CLASSES[rows], cases.BATCH, shuffle=False, verbose=0).history["loss"]
 
 
 def state(model):
-    """Predictions, the clock, and the weights that devices share."""
     return {
         "predictions": np.asarray(model.predict(cases.X[:16], verbose=0)).tolist(),
         "clock": int(model.get_layer("head").clock.step.numpy()),

@@ -123,7 +123,6 @@ def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
 
 
 def full(x):
-    """Returns the shape of a factor, and a function from its weights to the covariances between classes."""
     x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
     return (4, 5, 2), lambda factor: hollow(np.einsum("mkr,mn,nlr->kl", factor, x.T @ x / len(x), factor))
 
@@ -135,13 +134,11 @@ def hollow(matrix):
 
 
 def parameter_efficient(x):
-    """Does the same for a factor that all examples share, with rows scaled by `x`."""
     weight = x.T @ x / len(x)
     return (1, 5, 40), lambda factor: hollow(factor[0] @ factor[0].T * weight)
 
 
 def alarms(draw, form=full, draws=9, trials=400, seed=3):
-    """Counts how often any pair of classes is returned for new random weights and the same inputs."""
     rng = np.random.default_rng(seed)
     shape, shared_of = form(rng.normal(size=(30, 5)) + 0.5)
 
@@ -202,7 +199,6 @@ def model_of(units, **arguments):
 
 
 def exact(mean, variance):
-    """Computes H[E p] and E H[p] for p = sigmoid(u), u normal, with 200 Gauss-Hermite points."""
     points, weights = np.polynomial.hermite_e.hermegauss(200)
     p = expit(mean[..., None] + np.sqrt(variance)[..., None] * points)
     weights = weights / weights.sum()

@@ -15,6 +15,7 @@ from keras_het.models import DistributionModel
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.packed import pack
 from tests.checks import refusals
+from tests.losses.test_multivariate_normal import parts
 
 pytestmark = pytest.mark.once
 
@@ -107,7 +108,6 @@ def test_pixels_share_the_noise_of_the_factors_and_not_their_own(factor, scale, 
 
 
 def distance(a, b, classes):
-    """Computes 1 - IoU by sets."""
     parts = []
     for label in range(1, classes):
         one, other = ({*np.flatnonzero(m.ravel() == label)} for m in (a, b))
@@ -140,7 +140,6 @@ OF_A_SEGMENTATION = "`model` must be a DistributionModel of a StochasticSegmenta
 
 
 def predicted(count, units, factors, seed=0):
-    """Returns packed outputs, and targets drawn from them."""
     rng = np.random.default_rng(seed)
     mean, scale = rng.normal(size=(count, units)), np.exp(0.5 * rng.normal(size=(count, units)))
     factor = rng.normal(size=(count, units, factors))
@@ -149,16 +148,9 @@ def predicted(count, units, factors, seed=0):
     return outputs.astype("float32"), mean + noise
 
 
-def oracle(outputs, y):
-    units = y.shape[1]
-    mean, scale, factor = np.split(outputs[:, :-1].astype("float64"), [units, 2 * units], axis=1)
-    factor = factor.reshape(len(y), units, -1)
-    return mean, np.stack([np.diag(d**2) + v @ v.T for d, v in zip(scale, factor, strict=True)])
-
-
 def test_the_scores_of_drawn_targets_are_those_of_scipy():
     outputs, y = predicted(20, 3, 2)
-    mean, covariance = oracle(outputs, y)
+    mean, covariance = parts(outputs.astype("float64"), 3)
     scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     found = regression_scores(outputs, y)
     nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
@@ -185,7 +177,7 @@ def test_outputs_in_float64_are_judged_in_float64(factors):
     found, expected = regression_scores(far, y + 1e8), regression_scores(outputs, y)
     for name in ("nll", "distance", "rmse", "mae", "crps", "width"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6)
-    mean, covariance = oracle(outputs, y)
+    mean, covariance = parts(outputs.astype("float64"), 3)
     nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
     assert expected.nll == pytest.approx(np.mean(nll), rel=1e-12)
 

@@ -36,7 +36,6 @@ def nested(depth):
 
 
 def payload(module, name):
-    """The config of a function of another package, which a hostile file wants to be called."""
     return {"module": module, "class_name": "function", "config": name, "registered_name": name}
 
 
@@ -66,8 +65,6 @@ VALUES = st.one_of(
 
 
 class Case(NamedTuple):
-    """A subject, and what is changed in its config: places, each with a new value or `REMOVED`."""
-
     name: str
     changes: tuple[tuple[tuple, Any], ...]
 
@@ -106,7 +103,6 @@ def cases(draw):
 
 
 def check(case):
-    """Makes the object of a case, which must work or be refused."""
     subject = KNOWN[case.name]
     config = changed(subject.config, case.changes)
     with contextlib.ExitStack() as stack:
@@ -140,7 +136,6 @@ PACKAGE = str(pathlib.Path(keras_het.__file__).parent)
 
 
 def check_refusal(error):
-    """Raises an AssertionError for an error of the package that says no rule."""
     first = first_raised(error)
     if not traceback.extract_tb(first.__traceback__)[-1].filename.startswith(PACKAGE):
         return
@@ -150,7 +145,6 @@ def check_refusal(error):
 
 
 def first_raised(error):
-    """The error that Keras has wrapped in others, once or more."""
     while error.__context__ is not None and not error.__suppress_context__:
         error = error.__context__
     return error

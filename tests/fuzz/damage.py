@@ -13,8 +13,6 @@ BOMB = 64 << 20  # bytes that a small member unpacks to
 
 
 class Evil:
-    """An object that runs a command when it is unpickled."""
-
     def __reduce__(self):
         return os.system, ("true",)
 
@@ -26,7 +24,6 @@ def npy(array):
 
 
 def with_header(text):
-    """A .npy file whose header is any text."""
     header = text.encode("latin1", "replace")
     return b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + bytes(64)
 
@@ -53,7 +50,6 @@ NAMES = ["../../evil.npy", "/evil", "x.npy", "y.npy", "settings.json", "a" * 300
 
 
 def zipped(members, method=zipfile.ZIP_DEFLATED):
-    """The bytes of an archive of these members, pairs of a name and a content; names may occur twice."""
     file = io.BytesIO()
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", method) as archive:
         for name, content in members:
@@ -103,7 +99,6 @@ def member(content, place, value):
 
 
 def line(content, place, value):
-    """A line of text more, or instead of another."""
     lines = content.split(b"\r\n")
     lines.insert(int(place * len(lines)), value.encode("utf-8", "surrogatepass"))
     return b"\r\n".join(lines)
@@ -127,13 +122,11 @@ DAMAGES = {
 
 @st.composite
 def changes(draw, kinds):
-    """One damage of these kinds."""
     kind = draw(st.sampled_from(kinds))
     return Change(kind, draw(st.floats(0, 1, exclude_max=True)), draw(DAMAGES[kind][1]))
 
 
 def damaged(content, found):
-    """A content with damages, one after the other."""
     for change in found:
         content = DAMAGES[change.kind][0](content, change.place, change.value)
     return content

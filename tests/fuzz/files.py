@@ -26,8 +26,6 @@ LARGEST = 16 << 20  # the bound of unpacked arrays is lowered to this
 
 
 class File(NamedTuple):
-    """A file that the package reads: functions that write it and read it, and the damage beside that of bytes."""
-
     name: str
     write: Any
     read: Any
@@ -40,8 +38,6 @@ def read_data(folder):
 
 
 class ReadOnly(Folder):
-    """The finished trainings of a call, whose settings are not in the folder."""
-
     def _check_settings(self, file, content):
         pass
 
@@ -94,8 +90,6 @@ CONTENTS = {kind: content_of(file) for kind, file in KINDS.items()}
 
 
 class Case(NamedTuple):
-    """A kind of file, damages, and the kind whose content it has instead, or None."""
-
     kind: str
     other: str | None
     changes: tuple[damage.Change, ...]

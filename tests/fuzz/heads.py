@@ -19,8 +19,6 @@ SUM = 1e-4  # by which probabilities may miss one: the rounding of float32 over 
 
 
 class Case(NamedTuple):
-    """Arguments of a head, its covariance and its integrator, its inputs and weights, and whether it is saved."""
-
     head: dict[str, Any]
     covariance: tuple[str, dict[str, Any]]
     integrator: tuple[str, dict[str, Any]]
@@ -45,8 +43,6 @@ class Case(NamedTuple):
 
 @st.composite
 def cases(draw):
-    """Cases in which every part fits the others."""
-
     def one(*values):
         return draw(st.sampled_from(values))
 

@@ -56,7 +56,6 @@ def new(kind):
 
 
 def subjects():
-    """The objects by name, each with inputs, or None if it is no layer."""
     head, small = layers.HeteroscedasticDense, integrators.QuasiMonteCarlo(8)
     heads = {
         "full head": head(UNITS, 2, integrator=small, seed=0),
@@ -83,8 +82,6 @@ def subjects():
 
 
 class Subject(NamedTuple):
-    """An object as a file holds it, and inputs if it is a layer."""
-
     config: Any
     x: Any
 

@@ -76,7 +76,6 @@ def plain_calls(monkeypatch):
 
 
 def plain(head, x=X):
-    """Returns the outputs of plain operations, of which a call with gradients consists."""
     return ops.convert_to_numpy(head(tensor(x, head.compute_dtype)))
 
 
@@ -96,7 +95,6 @@ def test_a_prediction_adds_probabilities_and_equals_plain_operations(kind, scale
 
 
 def normal_of(dtype, batch=BATCH):
-    """Returns a Gaussian of logits."""
     rng = np.random.default_rng(1)
     arrays = rng.normal(size=(batch, UNITS)), rng.uniform(0.5, 1, (batch, UNITS)), rng.normal(size=(batch, UNITS, 3))
     return LowRankNormal(*(tensor(x, dtype) for x in arrays))
@@ -111,15 +109,6 @@ def test_a_head_of_float64(kind, computes_in_float64, plain_calls):
     assert_allclose(result.numpy(), plain(head), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "diagonal"])
-def test_a_class_that_minus_infinity_excludes(kind):
-    head = make_head(kind)
-    head.loc_layer.bias.assign(np.where(np.arange(UNITS) == 2, -np.inf, 0.0))
-    result = ops.convert_to_numpy(predict(head))
-    assert_allclose(result[:, 2], -1e20 / head.temperature, rtol=1e-6)
-    assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
-
-
 def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plain_calls):
     """A loop takes more operations, and every operation costs eager PyTorch more than the work on few logits."""
     monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 2 * UNITS * 3 * SAMPLES)
@@ -128,27 +117,6 @@ def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plai
     assert [chunk_size for _, _, chunk_size, _ in plain_calls] == [3 * SAMPLES]
     predict(head, X[:3])
     assert len(plain_calls) == 1
-
-
-def test_gradients_of_predictions_have_plain_operations(computes_in_float64, plain_calls):
-    """First and second derivatives along a line, against differences in float64."""
-    import torch
-
-    integrator, normal = QuasiMonteCarlo(SAMPLES), normal_of("float64")
-
-    def value(t):
-        moved = (normal.loc * t, normal.scale_diag * t, normal.factor * t)
-        return torch.square(integrator.integrate(Softmax(), LowRankNormal(*moved))).sum()
-
-    t, step = torch.tensor(0.8, dtype=torch.float64, requires_grad=True), 1e-4
-    (first,) = torch.autograd.grad(value(t), t, create_graph=True)
-    (second,) = torch.autograd.grad(first, t)
-    assert len(plain_calls) == 1
-    with torch.no_grad():
-        below, middle, above = value(t - step), value(t), value(t + step)
-    assert len(plain_calls) == 1
-    assert_allclose(first.item(), (above - below).item() / (2 * step), rtol=1e-5)
-    assert_allclose(second.item(), (above - 2 * middle + below).item() / step**2, rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
@@ -172,7 +140,6 @@ def test_transforms_of_predictions(kind):
 
 
 def traced(head, way):
-    """Returns the graph of a head, by one of PyTorch's ways."""
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 

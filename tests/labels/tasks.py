@@ -51,13 +51,10 @@ SHORT = {"epochs": 3, "folds": 3, "batch_size": 32, "verbose": 0}
 
 
 def short(*methods, x=X, y=Y, make_model=make_model, **arguments):
-    """A choice among the plain training and some methods, of few epochs and folds."""
     return choose(make_model, x, y, **{"methods": [EarlyStopping(), *methods], **SHORT, **arguments})
 
 
 def maker(*layers, units=3, rate=0.1):
-    """A function that makes a compiled model of the layers that these functions make, and a Dense layer."""
-
     def make():
         model = keras.Sequential([*(layer() for layer in layers), keras.layers.Dense(units, "softmax")])
         return compiled(model, keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")

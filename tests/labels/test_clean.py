@@ -32,7 +32,6 @@ def make_model(units=3):
 
 
 def out_of_sample():
-    """Probabilities of a model that knows the truth, so that no model has to be trained for them."""
     return 0.85 * np.eye(3)[TRUE] + 0.05
 
 
@@ -152,7 +151,6 @@ def test_dropped_examples_are_not_trained_on_and_corrected_labels_are():
 
 
 def heavy(is_memorized, count=600, size=60):
-    """Labels of which 40% are random: a classifier that learns them by heart is better without them."""
     rng = np.random.default_rng(0)
     true, x = np.arange(count) % 3, rng.normal(size=(count, size))
     x[:, :3] += 2.5 * np.eye(3)[true]
@@ -269,8 +267,6 @@ def test_features_in_any_unit():
 
 
 class Broken(LogisticRegression):
-    """Its first probability is not a number."""
-
     def predict_proba(self, x):
         return super().predict_proba(x) * np.where(np.arange(len(x)) == 0, np.nan, 1.0)[:, None]
 

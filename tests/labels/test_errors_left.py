@@ -19,13 +19,11 @@ SIZE, ALPHA = 40, 0.103  # no tie: 0.1 is the probability of 4 in 40
 
 
 def made(count=20, drawn=(3, 7, 1, 12), wrong=(7,), others=()):
-    """Labels 0 and 1 in turn; those that are drawn or `others` are verified, some of them as wrong."""
     labels = np.arange(count) % 2
     return labels, {index: int(labels[index] ^ (index in wrong)) for index in (*drawn, *others)}, list(drawn)
 
 
 def count_samples(sample, wrong, errors):
-    """Counts the samples with this many of the wrong labels, as an exact integer."""
     return math.comb(wrong, errors) * math.comb(SIZE - wrong, sample - errors)
 
 

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(scope="module")
 def digits():
-    """Labels of which a fifth is wrong, which ones, and probabilities out of sample."""
     x, clean = load_digits(return_X_y=True)
     x, noisy = x / 16.0, corrupt(clean, symmetric(10, 0.2), seed=0)
     p = cross_val_predict(LogisticRegression(tol=0.01), x, noisy, cv=3, method="predict_proba")
@@ -131,7 +130,6 @@ def test_thresholds_are_at_least_those_of_chance_and_the_largest_remainders_of_c
 
 
 def trained(labels, logits):
-    """A callback that has seen an epoch for each of `(epochs, N, K)` logits."""
     dynamics = TrainingDynamics(np.zeros((len(labels), 2)), labels)
     dynamics.record = TrainingRecord(np.asarray(labels), logits.shape[-1])
     for epoch in logits:

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.once
 
 
 def clusters(count=300, size=6, units=3, seed=0):
-    """Features of classes of unequal sizes, whose directions have different variances, and the classes."""
     rng = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(units), rng.choice(units, count - units, p=np.arange(1, units + 1) / 6)])
     shape = rng.normal(size=(size, size))
@@ -141,8 +140,6 @@ def test_of_many_features_the_nearest_mean_decides(monkeypatch):
 
 def test_more_examples_are_read_in_blocks_and_by_discriminants_alone(monkeypatch):
     class Rows(np.ndarray):
-        """Array that counts how many rows are read at once."""
-
         most = 0
 
         def __getitem__(self, rows):

@@ -5,7 +5,13 @@ import pytest
 
 from keras_het.base.validation import check_one_transition
 from keras_het.labels import pair_flip, symmetric
-from keras_het.labels.estimation import check_distributions, classes_by_transition, confident_counts
+from keras_het.labels.estimation import (
+    MAX_ROUNDS,
+    ROW_FLOOR,
+    check_distributions,
+    classes_by_transition,
+    confident_counts,
+)
 from keras_het.ops.transition import outlier_class, total_variation
 from tests.checks import refusals
 from tests.ops.test_transition import MATRICES, UNITS
@@ -30,6 +36,22 @@ def test_the_estimator_finds_the_transition():
     assert total_variation(counts / counts.sum(axis=1, keepdims=True), matrix) < 0.05
     assert total_variation(classes_by_transition(labels, clean @ matrix)[0], matrix) < 0.05
     assert total_variation(np.eye(UNITS), matrix) > 0.25  # what the bound has to beat
+
+
+def test_the_rounds_of_an_estimate_end_when_no_class_changes():
+    """By a loop over the examples, which need every round that is allowed: T would differ after one fewer."""
+    rng = np.random.default_rng(48)
+    p, labels = rng.dirichlet(np.ones(UNITS), size=120), rng.integers(UNITS, size=120)
+    t, history = confident_counts(labels, p) + ROW_FLOOR * np.eye(UNITS), []
+    t = t / t.sum(axis=1, keepdims=True)
+    while len(history) < 2 or history[-1] != history[-2]:
+        log_t = np.log((1 - ROW_FLOOR) * t + ROW_FLOOR / UNITS)
+        history.append([int(np.argmax([x @ row for row in log_t])) for x in p])
+        t = np.array([p[np.equal(history[-1], k)].mean(axis=0) for k in range(UNITS)])
+    transition, classes = classes_by_transition(labels, p)
+    np.testing.assert_allclose(transition, (1 - ROW_FLOOR) * t + ROW_FLOOR / UNITS, rtol=1e-12)
+    assert classes.tolist() == history[-1]
+    assert len(history) == MAX_ROUNDS + 1
 
 
 test_errors_say_what_is_wrong = refusals([

@@ -167,7 +167,6 @@ def test_a_head_keeps_the_regularizer_of_the_models_own_and_may_be_heteroscedast
 
 
 def outcomes(seed, count=400):
-    """Scores of two methods that mostly agree, the first better by a twentieth of the examples."""
     rng = np.random.default_rng(seed)
     other = rng.random(count) < 0.5
     return np.where(rng.random(count) < 0.1, True, other), other
@@ -188,7 +187,6 @@ def test_the_difference_is_that_of_a_paired_comparison_and_weights_count_as_exam
 
 
 def chosen(*scores, weight=None):
-    """The number of the trial that is chosen, the first the most cautious one."""
     trials = [Trial(Named(str(number)), 1, score, np.zeros((len(score), 2))) for number, score in enumerate(scores)]
     return trials.index(one_standard_error(trials, weight))
 

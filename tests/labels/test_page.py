@@ -30,8 +30,6 @@ TEXTS = [
 
 
 class Page(html.parser.HTMLParser):
-    """Tags of a page with their attributes, and the texts of its cells."""
-
     def __init__(self, text):
         super().__init__()
         self.tags, self.cells, self.is_inside = [], [], False
@@ -58,7 +56,6 @@ def lines_of(folder):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """The text and the table of a report with hostile names, texts and titles, and with images."""
     folder = tmp_path_factory.mktemp("report")
     frame = pandas.DataFrame({'"><script>alert(3)</script>': pandas.Series(TEXTS * 12, dtype=object)})
     frame = frame.assign(**{"-2": -np.arange(COUNT) / 3}, **{f"=c{number}": 1 for number in range(60)})
@@ -211,7 +208,6 @@ LABELS, SCORES = np.array([0, 1, 2, 3, 0, 1]), np.full((6, 4), 0.25)
 
 
 def table(folder, corrections, names=NAMES):
-    """Returns the table of a report with corrections, as the report writes their classes."""
     file = report(find_issues(SCORES, LABELS), folder, class_names=names).with_name("labels.csv")
     frame = pandas.read_csv(file, dtype=str, keep_default_na=False, index_col="index", encoding="utf-8-sig")
     cells = frame.label.copy()
@@ -221,7 +217,6 @@ def table(folder, corrections, names=NAMES):
 
 
 def saved(content, separator=",", mark=True, ending="\r\n", quoting=csv.QUOTE_MINIMAL):
-    """The table as a spreadsheet would save it."""
     rows, file = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")), io.StringIO(newline="")
     csv.writer(file, delimiter=separator, lineterminator=ending, quoting=quoting).writerows(rows)
     return file.getvalue().encode("utf-8-sig" if mark else "utf-8")

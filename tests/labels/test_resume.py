@@ -106,7 +106,6 @@ def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, tex
 
 
 def other(activation="relu", rate=0.1, loss="sparse_categorical_crossentropy"):
-    """A model like that of `make_model`, but for an argument, which must be noticed."""
     layers = keras.layers.Dense(8, activation), keras.layers.Dense(3, "softmax")
     return compiled(keras.Sequential([keras.Input((6,)), *layers]), keras.optimizers.Adam(rate), loss)
 
@@ -134,7 +133,6 @@ def test_a_function_that_makes_another_model_is_refused(change, text, tmp_path):
 
 
 def wired(is_swapped):
-    """A model of layers whose order of inputs differs."""
     x = keras.Input((4,))
     one, two = keras.layers.Dense(3)(x), keras.layers.Lambda(lambda values: values)(keras.layers.Dense(3)(x))
     outputs = keras.layers.Subtract()([two, one] if is_swapped else [one, two])
@@ -142,8 +140,6 @@ def wired(is_swapped):
 
 
 class Own(keras.Model):
-    """A model without a config."""
-
     def __init__(self, **arguments):
         super().__init__()
         self.head = keras.layers.Dense(len(arguments) + 2)

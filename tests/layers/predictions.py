@@ -32,7 +32,6 @@ def on_backend(folder, backend):
 
 
 def compare(folder):
-    """Returns the differences of predictions from the folder's, the refusal of `fit`, and doctor's exit status."""
     differences = {}
     for path in sorted(folder.glob("*.keras")):
         result = keras.models.load_model(path).predict(X, verbose=0)

@@ -46,7 +46,6 @@ def root_mean_square(values):
 
 
 def start_and_movement(layer):
-    """Returns the spread of log p at the start, and how far it moves in 20 steps of Adam."""
     model = model_of(layer)
     start = log_p(model)
     model.fit(X, Y, batch_size=EXAMPLES, epochs=STEPS, verbose=0)

@@ -33,7 +33,6 @@ LOSSES = {
 
 
 def parts(kind, seed=1, **arguments):
-    """Returns a function that makes the head, features, and (loss, labels)."""
     make, task, axes = HEADS[kind]
     x = np.random.default_rng(2).normal(size=(EXAMPLES, *axes, FEATURES)).astype("float32")
     return functools.partial(make, seed=seed, **arguments), x, *LOSSES[task]
@@ -82,7 +81,6 @@ def test_saved_model_gives_what_the_model_predicts(kind, tmp_path):
 
 
 def check_predictions(run, model, x):
-    """Probabilities or means, for any batch size."""
     for part in (x[:1], x):
         result, expected = np.asarray(run(part)), model.predict(part, verbose=0)
         assert result.shape == (*part.shape[:-1], UNITS)
@@ -128,7 +126,6 @@ def normal_head(num_factors=2, **arguments):
 
 
 def moments(head):
-    """Means and covariances by the definition, in float64."""
     mean, scale_diag, factor, _ = numpy_distribution(head, INPUTS)
     factors = [None] * len(INPUTS) if factor is None else factor
     return mean, np.stack([*map(reference.noise_covariance, scale_diag, factors)])

@@ -32,8 +32,6 @@ from tests.marks import grid
 
 
 class WithoutNoise(integrators.Integrator):
-    """The outputs of the mean logits, which NumPy can have, too."""
-
     needs = "mean"
 
     def integrate(self, link, normal, key=None):

@@ -41,7 +41,6 @@ def make_model(kind, shape=(FEATURES,)):
 
 @pytest.fixture
 def forbidden_calls(monkeypatch):
-    """Returns, by name, every call that an exported graph must not contain."""
     calls = []
 
     def forbid(module, name):
@@ -72,7 +71,6 @@ def test_inference_calls_no_custom_gradient_loop_or_random_operation(kind, forbi
 
 
 def assert_plain(operations):
-    """Checks that the names of a graph's operations have no random operation, no loop and no branch."""
     assert "MatMul" in operations
     assert not [name for name in operations if re.search("Random|While|Loop|Scan|If|Bitwise", name)]
 
@@ -87,7 +85,6 @@ def check_export(run, model, shape=()):
 
 
 def saved_model(path):
-    """Returns the operations of a SavedModel, and a function from inputs to outputs."""
     import tensorflow as tf
 
     model = tf.saved_model.load(path)
@@ -97,7 +94,6 @@ def saved_model(path):
 
 
 def onnx(path):
-    """Returns the operations of an ONNX graph, and a function from inputs to outputs, by onnxruntime."""
     import onnx
     import onnxruntime
 

@@ -125,14 +125,16 @@ def test_sample_and_class_weights_weigh_the_examples():
     assert_all_close(step(X, LABELS, class_weight=class_weight), step(X, LABELS, sample_weight=weights))
 
 
-def test_masks_pass_through_to_the_loss():
+@pytest.mark.parametrize("activation", [None, pytest.param("softmax", marks=pytest.mark.once)])
+def test_masks_pass_through_to_the_loss(activation):
     x = SEQUENCES.copy()
     x[:, 3:] = 0.0
-    model = built(keras.Sequential([keras.layers.Masking(), make_head("full")]), x.shape)
+    model = built(keras.Sequential([keras.layers.Masking(), make_head("full", activation=activation)]), x.shape)
     set_random_weights(model)
-    model.compile(loss=sparse_crossentropy())
+    model.compile(loss=sparse_crossentropy(from_logits=activation is None))
     y = np.random.default_rng(0).integers(UNITS, size=x.shape[:2])
-    log_p = model.predict(x, verbose=0)
+    outputs = model.predict(x, verbose=0)
+    log_p = outputs if activation is None else np.log(outputs)
     assert log_p.shape == (*x.shape[:2], UNITS)
     own = -np.take_along_axis(log_p, y[..., None], axis=-1)[..., 0]
     assert_allclose(model.evaluate(x, y, verbose=0), own[:, :3].mean(), rtol=1e-5)
@@ -198,7 +200,6 @@ def test_batches_of_one_shape_are_traced_once(kind, monkeypatch):
 
 
 def fit(model, epochs=2, **arguments):
-    """Fits on X in two batches without a shuffle; returns the weights."""
     model.fit(X, targets(model.layers[-1].link), batch_size=4, epochs=epochs, shuffle=False, verbose=0, **arguments)
     return model.get_weights()
 
@@ -263,7 +264,6 @@ def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
 
 
 def states_after(call):
-    """Returns the next draws of the global generators of Python, NumPy and Keras after a call from known states."""
     keras.utils.set_random_seed(2021)
     call()
     return random.getstate(), np.random.get_state()[1].tolist(), to_numpy(keras.random.uniform((4,))).tolist()

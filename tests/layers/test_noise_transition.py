@@ -79,8 +79,6 @@ def test_contract_and_rows_that_stay_stochastic(kind, tmp_path):
 @pytest.mark.parametrize("closed", ["fixed", "gate"])
 def test_no_weight_before_a_transition_that_stays_is_without_a_gradient(closed):
     class Behind(keras.layers.Layer):
-        """A head of no factors, and T behind it."""
-
         def build(self, input_shape):
             self.head = HeteroscedasticDense(UNITS, 0, seed=0)
             self.flips = NoiseTransition(UNITS, transition=T, trainable=closed != "fixed")
@@ -238,15 +236,6 @@ def test_a_step_of_many_classes_leaves_the_scale_of_t():
 
 
 @pytest.mark.once
-@pytest.mark.filterwarnings("ignore:Skipping nested container")  # the rest of a file that was refused
-def test_a_file_with_a_wrong_t_is_refused(tmp_path):
-    model = make_model(NoiseTransition(UNITS))
-    model.layers[-1].kernel.assign(np.full((UNITS, UNITS, 1), np.nan))
-    with refuses("must be finite and of shape"):
-        reloaded(model, tmp_path)
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(("shift", "has_moved"), [(0.009, False), (0.011, True)])
 def test_a_transition_has_moved_if_its_rows_did_by_a_hundredth(shift, has_moved):
     layer = built(NoiseTransition(UNITS, regularizer="l2", num_annotators=2), (None, UNITS))
@@ -330,8 +319,6 @@ def test_a_model_whose_layer_gets_no_log_probabilities_is_refused(kind, function
 
 
 class Own(keras.layers.Dense):
-    """Somebody's layer, of which nothing can be said."""
-
     def call(self, inputs):
         return ops.log_softmax(super().call(inputs))
 

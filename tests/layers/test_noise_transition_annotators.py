@@ -1,7 +1,5 @@
 """A T for each of several annotators: outputs, training, and equality with a single T."""
 
-import re
-
 import keras
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import keras_het
 from keras_het import explain
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.layers import NoiseTransition
-from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
+from keras_het.losses import AnnotatorsLoss
 from keras_het.metrics import AnnotatorsMetric
 from keras_het.ops.transition import apply_transition, total_variation
 from tests.common import built, compiled, refuses, sparse_crossentropy, to_numpy
@@ -121,20 +119,3 @@ def test_the_likelihood_of_the_labels_that_are_there():
         explain.noisy_nll(model, X, LABELS[:, :2])
     with refuses(r"The model must have a single T: for several annotators.* with num_annotators=3"):
         explain.confusion_matrices(model, X, CLEAN)
-
-
-SHOULD = "must accept the labels of 3 annotators, with -1 for missing. Use keras_het."
-
-
-@pytest.mark.parametrize(("compiled", "text"), [
-    ({"loss": SPARSE},
-     f"`loss` {SHOULD}losses.AnnotatorsLoss(). Received: loss=keras.losses.SparseCategoricalCrossentropy("),
-    ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...). Received: metrics='accuracy'"),
-    ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
-    ({"loss": AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1))},
-     "Use keras_het.losses.AnnotatorsLoss("),
-])  # fmt: skip
-def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
-    model = make_model(make(name="flips"), **compiled)
-    with refuses(re.escape(text)):
-        keras_het.check(model)

@@ -13,7 +13,6 @@ NAMES = ["softmax", "sigmoid"]
 
 
 def outputs_of(link, scale=3.0):
-    """Outputs of five members for two examples of four classes."""
     outputs = scale * np.random.default_rng(0).normal(size=(5, 2, 4))
     return log_softmax(outputs, axis=-1) if link.activation == "softmax" else outputs
 

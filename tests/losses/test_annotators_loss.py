@@ -28,7 +28,6 @@ LOSSES = {
 
 
 def oracle(kind, logits, labels):
-    """Returns the losses of the labels that are not missing, in one row, float64."""
     log_p = special.log_softmax(np.broadcast_to(logits, (*labels.shape, UNITS)).astype("float64"), axis=-1)[labels >= 0]
     targets = np.eye(UNITS)[labels[labels >= 0]]
     smoothing = 0.0 if kind == "Keras" else 0.3

@@ -21,7 +21,6 @@ def case(seed):
 
 
 def case_with_ties(seed):
-    """Labels and probabilities, many of them equal, but no two the largest of an example."""
     rng = np.random.default_rng(seed)
     p = (rng.multinomial(8, softmax(case(seed)[1], axis=1)) + 1) / 12
     p[np.arange(EXAMPLES), p.argmax(1)] += 0.5

@@ -71,7 +71,6 @@ def check_conversion(model, x, y, folder, **arguments):
 
 
 def check_fit(model, x, y, run_eagerly=False):
-    """Checks that an epoch of `fit` has a finite loss and moves the head."""
     head = model.layers[-1]
     before = [weight.numpy() for weight in head.trainable_weights]
     is_log = head.activation is keras.activations.linear

@@ -220,17 +220,6 @@ def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
             call()
 
 
-def test_a_kept_activation_takes_a_mask():
-    tokens, inputs = np.array([[1, 2, 0, 0], [3, 1, 2, 0]]), keras.Input((4,), dtype="int32")
-    model = keras.Model(inputs, layers.Dense(3, "softmax")(layers.Embedding(4, 5, mask_zero=True)(inputs)))
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    new = heteroscedastic(model, 2, keep_activation=True)
-    labels, p = np.array([[0, 1, 2, 2], [2, 0, 1, 1]]), new.predict(tokens, verbose=0)
-    assert_allclose(p.sum(-1), 1.0, rtol=1e-5)
-    expected = -np.log(np.take_along_axis(p, labels[..., None], axis=-1)[tokens > 0]).mean()
-    assert new.evaluate(tokens, labels, verbose=0) == pytest.approx(expected, rel=1e-5)
-
-
 def convolution(*behind, activation=None, shape=(4, 4, 3), **head):
     inputs = keras.Input(shape)
     outputs = layers.Conv2D(8, 3, padding="same", activation="tanh", data_format=head.get("data_format"))(inputs)

@@ -18,8 +18,6 @@ SPARSE = keras.losses.SparseCategoricalCrossentropy
 
 
 class Doubled:
-    """Doubles the loss."""
-
     def compute_loss(self, *arguments, **named):
         return 2 * super().compute_loss(*arguments, **named)
 
@@ -66,7 +64,6 @@ def made(kind, activation="softmax"):
 
 
 def crossentropy(model, from_logits=False):
-    """Returns the mean crossentropy of a model's predictions."""
     return float(keras.ops.mean(SPARSE(from_logits)(Y, model.predict(X, verbose=0))))
 
 
@@ -143,8 +140,6 @@ def test_a_model_that_could_train_in_another_way_is_not_compiled(call, text):
 
 
 class Named(keras.Model):
-    """Has its own constructor, and trains as Keras does."""
-
     def __init__(self):
         model = functional("softmax")
         super().__init__(model.input, model.output)

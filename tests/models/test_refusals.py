@@ -39,8 +39,6 @@ VECTORS, MAPS, ZEROS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int), np
 
 
 class Cosine(layers.Dense):
-    """Not an affine map."""
-
     def call(self, inputs):
         return super().call(inputs / keras.ops.norm(inputs, axis=-1, keepdims=True))
 
@@ -50,18 +48,6 @@ class Softmax(layers.Layer):
 
     def call(self, inputs):
         return keras.ops.softmax(inputs / 5)
-
-
-class Tempered(keras.Model):
-    """Functional, but for what it does with the graph's output."""
-
-    def call(self, inputs):
-        return super().call(inputs) ** 0.5
-
-
-def tempered():
-    model = functional("softmax")
-    return Tempered(model.input, model.output)
 
 
 def tempered_softmax(x):
@@ -152,7 +138,6 @@ CONVERSION = {
     "`warm_start` must be False, because the old head is quantised (int8)": converting(quantised),
     "layers: none. For a model": converting(lambda: chain(Cosine(5, name="c"))),
     "which ends in 's', a Softmax": converting(lambda: functional(None, Softmax(name="s"))),
-    "...`model` must be a functional or built Sequential model": converting(tempered),
     "The head must have one activation": converting(lambda: functional("softmax", layers.Softmax())),
     "must be over the last axis. Received: axis=0": converting(lambda: functional(None, layers.Softmax(axis=0))),
     "is already a HeteroscedasticDense. `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),

@@ -32,7 +32,6 @@ def expected(loc, scale_diag, factor=None, row_scale=None, temperature=1.0, *, n
 
 
 def problem(kind, batch=(5,), scale=1.0, loc_scale=2.0, seed=0):
-    """Arguments of `expected` as float32 arrays; absent ones are left out."""
     rng = np.random.default_rng(seed)
     arguments = {
         "loc": rng.normal(size=(*batch, UNITS)) * loc_scale,

@@ -80,7 +80,6 @@ def test_log_prob_of_several_values_of_each_example(kind, num_values):
 
 
 def check_log_prob(factor, scale, value):
-    """Checks the log density of ten classes against float64."""
     normal = low_rank_normal(np.zeros((1, 10), "float32"), np.full((1, 10), scale, "float32"), factor[None])
     covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(scale)) ** 2
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))

@@ -172,9 +172,4 @@ def test_blocks_are_within_the_budget(device, batch, units, samples, on_processo
         rows == 2
         or rows * nodes * units <= {"cpu": blocking.BLOCK_ELEMENTS, "gpu": blocking.ACCELERATOR_ELEMENTS}[device]
     )
-
-
-@pytest.mark.once
-def test_a_chunk_size_that_is_given_is_taken():
-    assert blocking.block_sizes(tensor("cpu", 4, 10), 100, 10, 7)[1] == 7
-    assert blocking.block_sizes(tensor("cpu", 4, 10), 5, 10, 7)[1] == 5
+    assert [blocking.block_sizes(tensor("cpu", 4, 10), count, 10, 7)[1] for count in (100, 5)] == [7, 5]  # as given

@@ -27,7 +27,6 @@ def log_probabilities(scale=1.0, shape=(6, UNITS)):
 
 
 def oracle(log_probs, matrix):
-    """Computes the product in float64 by logsumexp over the true classes."""
     with np.errstate(divide="ignore"):
         terms = log_probs.astype("float64")[..., :, None] + np.log(matrix)
     return np.logaddexp.reduce(terms, axis=-2)

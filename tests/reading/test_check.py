@@ -9,9 +9,14 @@ import keras_het
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.criteria.criterion import Criterion, find_rule
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import AnnotatorsLoss, ForwardCorrectedCrossentropy, GeneralizedCrossentropy
+from keras_het.losses import (
+    AnnotatorsLoss,
+    ForwardCorrectedCrossentropy,
+    GeneralizedCrossentropy,
+    SmoothedCrossentropy,
+)
 from keras_het.reading.ending import endings
-from tests.common import assert_same_arrays, compiled, refuses
+from tests.common import Subclassed, assert_same_arrays, compiled, refuses
 from tests.layers.heads import UNITS, X, make_head, make_model, targets
 
 pytestmark = pytest.mark.once
@@ -22,6 +27,7 @@ SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
 SPARSE_NAME, VECTOR_NAME = "sparse_categorical_crossentropy", "categorical_crossentropy"
 SOFTMAX_MEND = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
 VECTOR_MEND = "keras.losses.CategoricalCrossentropy(from_logits=True)"
+MISSING = "must accept the labels of 3 annotators, with -1 for missing. Use keras_het."
 SIGMOID_MEND = "keras.losses.BinaryCrossentropy(from_logits=True)"
 
 
@@ -62,18 +68,12 @@ def one_head_of_two():
     return keras.Model(inputs, [head("softmax", name="a")(inputs), layers.Dense(2, "softmax", name="b")(inputs)])
 
 
-def flips(*before):
-    return keras.Sequential([keras.Input((6,)), *before, NoiseTransition(3, name="flips")])
+def flips(*before, **arguments):
+    return keras.Sequential([keras.Input((6,)), *before, NoiseTransition(3, name="flips", **arguments)])
 
 
-class Subclassed(keras.Model):
-    def __init__(self, last=None, behind=None, inputs=None):
-        super().__init__()
-        self.last, self.behind, self.names = last or head("softmax"), behind, inputs
-
-    def call(self, inputs):
-        x = self.last(inputs if self.names is None else inputs[self.names])
-        return x if self.behind is None else self.behind(x)
+def of_annotators():
+    return flips(layers.Dense(3, "log_softmax"), num_annotators=3)
 
 
 def moved(move):
@@ -105,7 +105,6 @@ def metric(make, value, *parts):
 
 
 def both(make, fitting, value, *parts):
-    """Returns a case with a wrong metric beside a correct loss."""
     return make, {"loss": fitting, "metrics": [value]}, ("`metrics` must", *parts)
 
 
@@ -159,7 +158,7 @@ def both(make, fitting, value, *parts):
     metric(two_heads, [["accuracy"], [metrics.AUC()]], "keras.metrics.AUC(from_logits=True)", "'b'"),
     loss(lambda: flips(head("softmax")), SPARSE_NAME, SOFTMAX_MEND, "which the layer 'flips' returns"),
     loss(lambda: keras.Sequential([keras.Sequential([layers.Dense(4), head("softmax")])]), VECTOR_NAME, "'head'"),
-    loss(lambda: called(Subclassed(inputs="x"), {"x": X}), SPARSE_NAME, SOFTMAX_MEND),
+    loss(lambda: called(Subclassed(lambda x: x["x"], head("softmax")), {"x": X}), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: called(Subclassed(head("sigmoid"), layers.Activation("sigmoid"))), SPARSE, "keras.losses.BinaryCross"),
     loss(dense(), GeneralizedCrossentropy(),
         "which the layer 'last' returns. Use keras_het.losses.GeneralizedCrossentropy(from_logits=True)"),
@@ -185,6 +184,11 @@ def both(make, fitting, value, *parts):
     both(sigmoid, losses.BinaryCrossentropy(from_logits=True), metrics.MeanIoU(3, sparse_y_pred=False),
         "Use keras.metrics.BinaryIoU(threshold=0.0)"),
     metric(dense("sigmoid"), [SPARSE_NAME], "keras.metrics.BinaryCrossentropy()"),
+    loss(of_annotators, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1),
+        f"{MISSING}losses.AnnotatorsLoss(). Received: loss=keras.losses.SparseCategoricalCrossentropy("),
+    loss(of_annotators, AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1)), "Use keras_het.losses.AnnotatorsLoss("),
+    metric(of_annotators, ["accuracy"], f"{MISSING}metrics.AnnotatorsMetric(...). Received: metrics='accuracy'"),
+    wrong(of_annotators, "weighted_metrics", [metrics.SparseCategoricalAccuracy()], f"`weighted_metrics` {MISSING}"),
 ])  # fmt: skip
 def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     model = compiled(make(), "sgd", **arguments)

@@ -13,8 +13,8 @@ from keras_het.layers import HeteroscedasticNormal, JointHeteroscedasticDense, N
 from keras_het.losses import AnnotatorsLoss, GeneralizedCrossentropy
 from keras_het.metrics import ExpectedCalibrationError
 from tests import common
-from tests.common import assert_same_arrays, refuses, texts_of_warnings
-from tests.reading.test_check import Subclassed, called, dense, plain
+from tests.common import Subclassed, assert_same_arrays, refuses, texts_of_warnings
+from tests.reading.test_check import called, dense, plain
 
 pytestmark = pytest.mark.once
 

@@ -10,9 +10,11 @@ import keras_het
 from keras_het.base import graph
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models import DistributionModel
+from keras_het.models.temperature_scaler import TemperatureScaler
 from keras_het.reading.ending import LAST_LAYERS, Ending, endings, find_ending
 from keras_het.reading.head_noise import noisy_ending
-from tests.reading.test_check import Subclassed, called
+from tests.common import Subclassed
+from tests.reading.test_check import called
 
 pytestmark = pytest.mark.once
 
@@ -104,6 +106,8 @@ TABLE = {
         [("the layer 'last'", "softmax", "probabilities", 3)], NO_END, NO_END, NO_END),
     "each step": (lambda: model_of(layers.TimeDistributed(head()), shape=(2, 6)),
         [("the head 'head'", "softmax", "log-probabilities", 3)], NO_END, NO_END, NO_NAME),
+    "scaled head": (lambda: model_of(head("sigmoid"), TemperatureScaler("sigmoid", name="scaler")),
+        [("the layer 'scaler'", "sigmoid", "logits", 3)], NO_END, NO_END, "head"),
     "head in a model": (nested, [("the layer 'last'", "softmax", "probabilities", 3)], ("last", "softmax", ()),
         (None, 4), NO_END),
     "several outputs": (two_outputs,

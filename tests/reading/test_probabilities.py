@@ -6,12 +6,11 @@ import pytest
 from keras import layers, ops
 
 from keras_het.base.validation import as_float64
-from keras_het.covariances import LowRank
 from keras_het.explain import features, predict_probabilities
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.reading.head_noise import average_noise, logit_normal, variances
 from tests.checks import refusals
-from tests.common import Batches, built, texts_of_warnings
+from tests.common import Batches, texts_of_warnings
 from tests.layers.heads import HEADS, built_head
 
 pytestmark = pytest.mark.once
@@ -57,7 +56,6 @@ TOKENS = np.array([[4, 5, 0, 0], [6, 1, 2, 3]])
 
 
 def token_model(read, **embedding):
-    """Returns embeddings, and a model that reads them with `read`."""
     inputs = keras.Input((4,), dtype="int32")
     tokens = keras.Model(inputs, layers.Embedding(8, 5, **embedding)(inputs))
     outputs = layers.Dense(2)(read(tokens(inputs)))
@@ -166,17 +164,6 @@ def test_a_large_shift_hides_nothing():
     head.covariance.factor_layer.bias.assign((bias + 1000.0).ravel())
     np.testing.assert_allclose(variances(head, logit_normal(head, INPUTS)), expected, rtol=1e-2)
     np.testing.assert_allclose(as_float64(head.logit_covariance(INPUTS)), matrices, rtol=1e-2, atol=1e-3)
-
-
-@pytest.mark.smoke
-def test_a_shift_of_all_logits_is_no_noise_for_softmax():
-    """All classes have one factor: a softmax does not see it, a sigmoid does."""
-    for link, expected in (("softmax", 0.0), ("sigmoid", 1.0)):
-        covariance = LowRank(1, min_scale=0.0, initial_scale=1e-6)
-        head = built(HeteroscedasticDense(4, covariance=covariance, link=link, temperature=1.0, seed=0), (None, 6))
-        head.covariance.factor_layer.bias.assign(np.ones(4))
-        found = variances(head, logit_normal(head, INPUTS))
-        np.testing.assert_allclose(found, np.full((5, 4), expected), atol=1e-6)
 
 
 def test_masked_steps_have_no_part_in_the_mean():

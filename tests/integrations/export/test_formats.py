@@ -84,7 +84,6 @@ RUNTIMES = {"tf_saved_model": saved_model, "onnx": onnx, "openvino": openvino, "
 
 
 def export(model, form, folder):
-    """The operations of the exported file and a function that runs it."""
     path, options = str(folder / f"model{SUFFIXES[form]}"), {}
     if form == "torch":
         import torch

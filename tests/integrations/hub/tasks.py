@@ -22,7 +22,6 @@ def raw_texts():
 
 
 def image_classifier(kind, backbone, **head):
-    """Returns a classifier of this kind of images, with its preprocessor."""
     converter = getattr(keras_hub.layers, f"{kind}ImageConverter")(image_size=(32, 32), scale=1 / 255)
     preprocessor = getattr(models, f"{kind}ImageClassifierPreprocessor")(converter)
     return getattr(models, f"{kind}ImageClassifier")(backbone, UNITS, preprocessor=preprocessor, **head)

@@ -1,10 +1,7 @@
 """Real KerasHub classes: presets in a local folder, preprocessing, conversion, fitting, files, LoRA, int8."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -19,7 +16,7 @@ from keras_het.labels.methods import EarlyLearning
 from keras_het.labels.training.networks import trained_features
 from keras_het.labels.training.trainer import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
-from tests.common import assert_same_arrays, compiled, refuses, reloaded, to_numpy
+from tests.common import assert_same_arrays, compiled, python, refuses, reloaded, to_numpy
 from tests.integrations.hub.tasks import LABELS, TASKS, bert
 from tests.models.checks import UNITS, check_conversion, check_fit, sharpen
 
@@ -108,7 +105,7 @@ def test_a_preset_loads_with_its_head_in_a_new_process(name, tmp_path):
     np.save(tmp_path / "x.npy", raw)
     arguments = [str(tmp_path / file) for file in ("new", "x.npy", "outputs.npy")]
     kinds = [type(task).__name__, ANY_TASK[name].__name__]
-    subprocess.run([sys.executable, "-c", PREDICT_PRESET, *arguments, *kinds], check=True)
+    python("-c", PREDICT_PRESET, *arguments, *kinds, check=True)
     expected = model.predict(raw, verbose=0)
     assert_same_arrays(np.load(tmp_path / "outputs.npy"), [expected, expected])
     loaded = ANY_TASK[name].from_preset(str(tmp_path / "new"), dtype="bfloat16", preprocessor=None)
@@ -158,8 +155,7 @@ def test_a_file_predicts_the_same_on_another_backend(name, tmp_path):
     np.save(tmp_path / "x.npy", x)
     for backend in OTHERS:
         files = [str(tmp_path / name) for name in ("model.keras", "x.npy", "outputs.npy")]
-        environment = {**os.environ, "KERAS_BACKEND": backend}
-        subprocess.run([sys.executable, "-c", PREDICT, *files], env=environment, check=True)
+        python("-c", PREDICT, *files, check=True, KERAS_BACKEND=backend)
         assert_allclose(np.load(tmp_path / "outputs.npy"), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
 
 

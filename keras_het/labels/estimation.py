@@ -54,7 +54,7 @@ def classes_by_transition(labels: np.ndarray, p: np.ndarray) -> tuple[np.ndarray
 
     The class of an example is the k with the largest sum_j p_j log T_kj. This row of T is the nearest to p by the
     Kullback-Leibler divergence. T starts from the counts of confident examples. Then each row k becomes the mean p of
-    the examples of class k, until no class changes.
+    the examples of class k, until no class changes or 20 rounds have passed.
 
     Source: Banerjee et al. 2005, "Clustering with Bregman divergences", Algorithm 1, from this start.
     """

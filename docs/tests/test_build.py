@@ -44,7 +44,8 @@ def test_an_undocumented_public_name_fails(copied):
 
 @pytest.mark.planted
 def test_whatever_leads_nowhere_fails(copied):
-    change(copied / "keras_het/layers/noise_transition.py", '    """', '    """See `keras_het.layers.Planted`.\n\n    ')
+    layer = copied / "keras_het/layers/noise_transition.py"
+    change(layer, '    """Label-flip layer', '    """See `keras_het.layers.Planted`.\n\n    Label-flip layer')
     planted = ["[a](planted.md)", "[b](theory.md#planted)", "`keras_het.planted`", "[c][keras_het.planted_too]"]
     index = copied / "docs" / "index.md"
     index.write_text("\n\n".join([index.read_text(), *planted]))

@@ -130,10 +130,15 @@ def float64() -> Iterator[None]:
     """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
     `ops.cast` keeps float64 instead of float32. TensorFlow's rounds a Python number to float32 first, such as
-    `beta_2` of Adam. Attention has its softmax in float32 on JAX and its scale on TensorFlow, so ours takes its place.
+    `beta_2` of Adam. In attention, TensorFlow rounds the scale to float32. JAX does so with the softmax, so this
+    package's attention takes its place.
     """
     backend, floatx = _backend(), keras.config.floatx()
     core, cast, attention = backend.core, backend.core.cast, backend.nn.dot_product_attention
+
+    def attend(query: Any, key: Any, value: Any, *, scale: Any = None, **options: Any) -> Any:
+        scale = np.float64(query.shape[-1] ** -0.5 if scale is None else scale)
+        return attention(query, key, value, scale=scale, **options)
 
     def keep(x: Any, dtype: Any) -> Any:
         if isinstance(x, float):
@@ -144,8 +149,8 @@ def float64() -> Iterator[None]:
     narrow = getattr(sys.modules[backend.result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
     before = narrow.get("float64")
     keras.config.set_floatx("float64")
-    is_exact = keras.config.backend() == "torch"
-    core.cast, backend.nn.dot_product_attention = keep, attention if is_exact else _attention
+    own = {"jax": _attention, "tensorflow": attend}
+    core.cast, backend.nn.dot_product_attention = keep, own.get(keras.config.backend(), attention)
     if before:
         narrow["float64"] = "float64"
     try:

@@ -1,8 +1,9 @@
 """Work of one process on one backend: `python -m keras_het.parity.child JOB`, with a JSON file.
 
 A job names a folder with "model.keras" and "batch.npz", which is made if it is missing, a label, and modules to import.
-"records" is "numbers", "float64" or "roundings"; the model is recorded in a file such as "LABEL, numbers.npz". With
-"saves", the trained model is written to "LABEL.keras". With "loads", the trained model of another label is loaded.
+"records" is "numbers", "float64" or "roundings"; the model is recorded in a file such as "LABEL, numbers.npz". "parts",
+"roundings" and "units" are arguments of `record`. With "saves", the trained model is written to "LABEL.keras". With
+"loads", the trained model of another label is loaded.
 """
 
 import contextlib

@@ -90,7 +90,8 @@ def parts_for_float64(result: Comparison) -> list[str]:
     if first and first.part in _FORWARD and first.difference > _FEW_BITS[1] and result.odd_one(first):
         return []
     rows = (row for row in result.rows if max(row.ratio, row.rounding / BLURRED, row.blur / BLURRED) > 1)
-    return list(dict.fromkeys(row.part for row in rows))
+    parts = list(dict.fromkeys(row.part for row in rows))
+    return ["predictions", *parts] if parts else []  # which show how exact float64 is
 
 
 def convicted_by_float64(result: Comparison) -> dict[str, list[str]]:
@@ -137,9 +138,10 @@ class _Judge:
         if len(exact) < len(numbers):
             is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
             return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
-        if self._is_zero(part, rows, numbers, exact):
+        is_zero = _vanishes(numbers, exact)
+        if is_zero and (all(row.ratio <= 1 for row in rows) or self._is_tiny(part, numbers)):
             return [row._replace(limit=max(row.limit, row.difference)) for row in rows]
-        # If a backend computes a part of float64 in float32, as JAX in attention, the error spreads like rounding.
+        # If float64 is float32 in a part, as a resized image on TensorFlow, the error spreads like rounding.
         share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
         # Arrays that stay in float32 on some backends, such as a mask, are compared as numbers.
         doubles = {
@@ -161,20 +163,13 @@ class _Judge:
         if worst := max(row.difference if row.ratio > 1 else 0.0 for row in rows):
             self.excused[rows[0].array] = worst
         hidden = _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
-        is_judged = hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
+        is_judged = is_zero or hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
         return [row._replace(limit=max(row.limit, row.difference), is_judged=is_judged) for row in rows]
 
-    def _is_zero(self, part: str, rows: list[Row], numbers: Numbers, exact: Numbers) -> bool:
-        """True if an array is zero in theory, as the gradient of a bias before a normalization.
-
-        float64 leaves a millionth of it. It differs by rounding, or is tiny beside the other arrays of its part: a
-        softmax of one key has another zero on each backend.
-        """
-        single, double = (max(_largest(array) for array, _ in each.values()) for each in (numbers, exact))
-        if double > _NEGLIGIBLE * single or all(row.ratio <= 1 for row in rows):
-            return double <= _NEGLIGIBLE * single
+    def _is_tiny(self, part: str, numbers: Numbers) -> bool:
+        """True if an array is tiny beside the others of its part, so that it can be rounding alone."""
         others = (array for each in self.backends.values() for array in each.arrays.get(part, {}).values())
-        return single <= 10.0 * ROUNDOFF["float32"] * max(map(_largest, others))
+        return _largest(numbers) <= 10.0 * ROUNDOFF["float32"] * max(map(_size, others))
 
     def _own(self, part: str, name: str, label: str, single: Any, rounding: Slices, double: Any) -> Row:
         """Returns the row of a backend's own numbers in float32 and float64."""
@@ -274,7 +269,19 @@ def _describe_lost_name(labels: Sequence[str], names: Sequence[Collection[str]])
     return "" if None in alone else f"{text}. If it is one layer, does its `get_config` return the name?"
 
 
-def _largest(array: Any) -> float:
+def _vanishes(numbers: Numbers, exact: Numbers) -> bool:
+    """True if float64 leaves a millionth of an array, which is zero in theory.
+
+    Such is the gradient of a bias before a normalization. That of a softmax of one key is another zero on each backend.
+    """
+    return 0.0 < _largest(numbers) < np.inf and _largest(exact) <= _NEGLIGIBLE * _largest(numbers)
+
+
+def _largest(numbers: Numbers) -> float:
+    return max(_size(array) for array, _ in numbers.values())
+
+
+def _size(array: Any) -> float:
     return float(np.max(np.abs(array), initial=0.0)) if array.dtype.kind == "f" else 0.0
 
 

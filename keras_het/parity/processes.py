@@ -23,7 +23,7 @@ from keras_het.parity.judge import compare, convicted_by_float64, parts_for_floa
 from keras_het.parity.recording import Recording
 
 UNKNOWN_LAYER = "Could not locate class"
-MANY_ROUNDINGS = {"roundings": 12, "units": 10.0}
+MANY_ROUNDINGS = {"roundings": 16, "units": 10.0}
 _SECOND = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
 _LAST_LETTERS = 500
 _JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
@@ -171,8 +171,9 @@ class _Session(tempfile.TemporaryDirectory):
             self.recordings[label] = recording
         elif kind == "float64":
             self.recordings[label].float64 = recording
-        elif recording:
-            self.recordings[label].rounding |= recording.rounding
+        for part, named in recording.rounding.items() if kind == "roundings" and recording else ():
+            known = self.recordings[label].rounding.setdefault(part, {})
+            known |= {name: rounding.join(known.get(name, rounding)) for name, rounding in named.items()}
 
     def files(self) -> Iterator[list[Recording]]:
         """Yields what each backend saved, and what the next one loaded."""

@@ -42,7 +42,7 @@ class Recording:
         steps: training steps after which the weights are recorded.
         batch_size: number of rows in a training step, or None for all rows.
         label: name in tables. It is the name of the backend, unless you give another one.
-        float64: `Recording` of the same model in float64 on this backend, which judges this one, or None.
+        float64: `Recording` of the same model in float64 on this backend, which judges this one in its parts, or None.
     """
 
     backend: str
@@ -73,7 +73,8 @@ class Recording:
         """
         for source in dict.fromkeys((part, part.replace("layers in training", "layers"))):
             if name in self.arrays.get(source, ()):
-                return self.arrays[source][name], self.rounding.get(source, {}).get(name, NONE)
+                named = self.rounding.get(source, {}) | self.rounding.get(part, {})
+                return self.arrays[source][name], named.get(name, NONE)
         return None
 
     def save(self, path: str | os.PathLike) -> None:

@@ -22,7 +22,7 @@ from keras_het.parity import probe as probes
 from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.draws import equal_draws, reset_seeds
-from keras_het.parity.recording import NOT_DETERMINISTIC, SECOND, Recording
+from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, SECOND, Recording
 
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
 _COLOURS = re.compile(r"\x1b\[\d*m")  # of the terminal, in errors of Keras
@@ -74,9 +74,9 @@ def record(
         batch_size: number of rows in a training step, in order, or None for all rows.
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
         roundings: number of runs with changed roundings, which measure what rounding alone can change.
-        units: size of these changes after two runs, in units in the last place. Their effect is divided by it, so this
-            matters at a kink, as of a ReLU: long sums round by ten units inside, and can pass it.
-        parts: parts to record, such as `["gradients"]`, or none for all.
+        units: size of the changes in every second run after two, in units in the last place. Their effect is divided by
+            it, so this matters at a kink, as of a ReLU: long sums round by ten units inside, and can pass it.
+        parts: parts to record besides the weights, such as `["gradients"]`, which brings the loss, or none for all.
         label: name of the recording in tables, such as "GPU". By default it is the name of the backend.
     Raises:
         ValueError: if there are no inputs, if `start` does not fit the model, or if a number is less than 1.
@@ -101,6 +101,7 @@ def record(
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
     check_integer("roundings", roundings, 1)
     check_number("units", units, above=0.0)
+    refuse_if(not set(parts) <= set(PARTS), "parts", f"be a list of names among {', '.join(PARTS)}", value=parts)
     (x, y, sample_weight), _ = unpack(batch)
     with probes.preserve_model(model, probes.as_tensors(x)):
         if start is not None:
@@ -198,7 +199,7 @@ class _Run:
             if function in (self.layers, self.gradients):
                 self._check_determinism(function, data)
             for seed in range(self.roundings):
-                self.size = self.units if seed > 1 else 1.0
+                self.size = self.units if seed > 1 and seed % 2 else 1.0
                 self._add_rounding(function(self._start(data, seed)))
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
@@ -350,8 +351,10 @@ class _Run:
         if not has_loss:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.notes.append(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
-        outputs = [] if has_loss else keras.tree.flatten(self.model(probes.as_tensors(self.data[0]), training=False))
-        probe = probes.Probe(self.model, shapes=[tuple(output.shape[1:]) for output in outputs])
+        with probes.preserve_values(self.model.variables):  # a draw changes a seed
+            outputs = [] if has_loss else self.model(probes.as_tensors(self.data[0]), training=False)
+        shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
+        probe = probes.Probe(self.model, shapes=shapes)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 

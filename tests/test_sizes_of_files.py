@@ -17,15 +17,10 @@ NO_SIZES = {"seed", "ignore_class"}
 OF_A_HEAD = ("Latent", "LowRank", "Narrow", "PixelLowRank", "ParameterEfficient")
 
 
-def config_of(kind):
-    """Returns a config with all sizes, or None if no argument is a size."""
-    return new(kind).get_config()
-
-
 SIZES = [
     (kind, name)
     for kind in KINDS
-    for name, value in config_of(kind).items()
+    for name, value in new(kind).get_config().items()
     if type(value) is int and name not in NO_SIZES
 ]
 
@@ -41,7 +36,7 @@ def test_every_size_is_looked_at():
 @pytest.mark.parametrize("huge", HUGE, ids=["2^29", "10^12", "10^400"])
 @pytest.mark.parametrize(("kind", "size"), SIZES, ids=[f"{kind.__name__}-{size}" for kind, size in SIZES])
 def test_a_huge_size_is_refused_quickly_and_without_memory(kind, size, huge):
-    config = {**config_of(kind), size: huge}
+    config = {**new(kind).get_config(), size: huge}
     before, start = most_bytes(), time.perf_counter()
     with pytest.raises((ValueError, TypeError), match="must") as error:  # Keras makes the errors of layers TypeErrors
         make(kind, config)

@@ -25,8 +25,6 @@ pytestmark = [
 
 @keras.saving.register_keras_serializable("tests")
 class ForgetsItsBias(layers.Dense):
-    """Does not save its bias."""
-
     def save_own_variables(self, store):
         store["0"] = self.kernel
 
@@ -36,8 +34,6 @@ class ForgetsItsBias(layers.Dense):
 
 @keras.saving.register_keras_serializable("tests")
 class SoftmaxInFloat32(layers.Layer):
-    """Casts, and has a layer with a dtype of its own."""
-
     def __init__(self, **options):
         super().__init__(**options)
         self.inner = layers.Softmax(dtype="float32")
@@ -125,10 +121,7 @@ def test_a_layer_of_your_own_needs_its_module(in_this_process, tmp_path):
 class Breaks(layers.Layer):
     """Raises on the second of three backends."""
 
-    calls = 0
-
     def call(self, x):
-        type(self).calls += 1
         if os.environ.get("PARITY_TEST") == "tensorflow":
             raise NotImplementedError(f"{'a long text ' * 300}the reason")
         return x

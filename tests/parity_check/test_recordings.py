@@ -19,6 +19,7 @@ from keras_het.parity.batch import make_inputs
 from keras_het.parity.judge import parts_for_float64
 from keras_het.parity.probe import to_numpy
 from tests.gradients import layer_gradients
+from tests.parity_check.faults import PlantedSampling
 
 CLASSES = 3
 
@@ -37,8 +38,6 @@ def make_model(fault=lambda x: x, head=True):
 
 
 class Planted(layers.Layer):
-    """Layer with any function."""
-
     def __init__(self, function, **options):
         super().__init__(**options)
         self.function = function
@@ -48,8 +47,6 @@ class Planted(layers.Layer):
 
 
 class Unsteady(layers.Layer):
-    """Layer that returns other numbers at every call."""
-
     calls = 0
 
     def call(self, x):
@@ -151,7 +148,6 @@ def test_small_numbers_have_limits_of_their_own():
 
 @pytest.mark.once
 def test_the_worst_entry_is_found_in_a_large_array():
-    """It is compared in blocks, and stored in a file."""
     a = np.random.default_rng(0).standard_normal((3000, 1000)).astype("float32")
     b = a.copy()
     b[2500, 17] += 0.5
@@ -177,12 +173,6 @@ def test_weights_must_be_equal_bit_for_bit():
 ])  # fmt: skip
 def test_other_dtypes_imaginary_parts_and_nan_differ(first, second):
     assert compare(*make_two("layers", first, second, spread=np.inf)).different
-
-
-@pytest.mark.once
-def test_a_part_that_one_backend_lacks_is_a_failure():
-    result = compare(make_recording("jax", layers=1.0, loss=1.0), make_recording("torch", layers=1.0))
-    assert result.failures == ["loss on torch: not in the recording"]
 
 
 def test_integers_of_another_width_are_equal_if_their_values_are():
@@ -390,7 +380,6 @@ def test_recordings_of_one_backend_have_labels_that_differ():
 
 @pytest.mark.once
 def test_rounding_anywhere_in_an_array_asks_for_float64():
-    """The worst entry is elsewhere."""
     wide = np.ones((8, 16))
     changes = np.where(np.arange(8) == 3, 9e-3, 1e-8)[:, None] * wide
     other = wide + 5e-6 * (np.arange(16) == 2)
@@ -418,20 +407,11 @@ def test_larger_changes_pass_a_kink_and_leave_other_roundings(batch):
     assert max(far["model/last/kernel"].rows) < 2 * max(near["model/last/kernel"].rows)
 
 
-class Sampling(layers.Layer):
-    """Draws at inference too."""
-
-    def build(self, shape):
-        self.seed = keras.random.SeedGenerator(3)
-
-    def call(self, x):
-        return x + keras.random.normal(ops.shape(x), seed=self.seed)
-
-
 @pytest.mark.once
 def test_a_model_that_draws_at_inference_and_is_not_compiled_is_deterministic():
-    model = keras.Sequential([keras.Input((3,)), Sampling(), layers.Dense(2)])
-    own = record(model, np.ones((4, 3)))
+    inputs = keras.Input((3,))
+    outputs = layers.Dense(2)(PlantedSampling(fault="")([inputs, inputs]))
+    own = record(keras.Model(inputs, outputs), np.ones((4, 3)))
     assert not own.failures
     assert max(own.rounding["loss"][""].rows) < 1e-6
 
@@ -674,8 +654,7 @@ def test_a_file_holds_all_of_it(recording, tmp_path):
             assert loaded.arrays[part][name].dtype == array.dtype
     for part, named in recording.rounding.items():
         for name, slices in named.items():
-            for side, other_side in zip(slices, loaded.rounding[part][name], strict=True):
-                np.testing.assert_array_equal(side, other_side)
+            assert all(map(np.array_equal, slices, loaded.rounding[part][name]))
     for field in ("notes", "label", "versions", "steps", "batch_size"):
         assert getattr(loaded, field) == getattr(recording, field)
 

@@ -272,7 +272,8 @@ def _describe_lost_name(labels: Sequence[str], names: Sequence[Collection[str]])
 def _vanishes(numbers: Numbers, exact: Numbers) -> bool:
     """True if float64 leaves a millionth of an array, which is zero in theory.
 
-    Such is the gradient of a bias before a normalization. The gradient of a softmax of one key is another zero on each backend.
+    Such is the gradient of a bias before a normalization. The gradient of a softmax of one key is not the same zero on
+    each backend.
     """
     return 0.0 < _largest(numbers) < np.inf and _largest(exact) <= _NEGLIGIBLE * _largest(numbers)
 

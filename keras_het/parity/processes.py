@@ -23,7 +23,7 @@ from keras_het.parity.judge import compare, convicted_by_float64, parts_for_floa
 from keras_het.parity.recording import Recording
 
 UNKNOWN_LAYER = "Could not locate class"
-MANY_ROUNDINGS = {"roundings": 16, "units": 10.0}
+MANY_ROUNDINGS = {"roundings": 16, "units": 30.0}
 _SECOND = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
 _LAST_LETTERS = 500
 _JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}

@@ -75,7 +75,7 @@ def record(
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
         roundings: number of runs with changed roundings, which measure what rounding alone can change.
         units: size of the changes in every second run after two, in units in the last place. Their effect is divided by
-            it, so this matters at a kink, as of a ReLU: long sums round by ten units inside, and can pass it.
+            it, so this matters at a kink, as of a ReLU: long sums round by many units inside, and can pass it.
         parts: parts to record besides the weights, such as `["gradients"]`, which brings the loss, or none for all.
         label: name of the recording in tables, such as "GPU". By default it is the name of the backend.
     Raises:

@@ -270,7 +270,7 @@ def last(records, choose=noisy_accuracy):
 
 
 def last_at_default(records):
-    """Returns the last epoch at Adam's default rate, for the rows that have a rate."""
+    """Returns the last epoch of a row at Adam's default rate, or by its own choice if it has no rate."""
     own = records if records[0]["row"] in (*OTHERS, PENALISED) else lines.select(records, rate=DEFAULT_RATE)
     return last(own, noisy_likelihood)
 

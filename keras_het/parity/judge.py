@@ -96,11 +96,8 @@ def parts_for_float64(result: Comparison) -> list[str]:
 
 def convicted_by_float64(result: Comparison) -> dict[str, list[str]]:
     """Returns the backends whose float32 and float64 differ, and the parts. More runs can show that it is rounding."""
-    convicted: dict[str, list[str]] = {}
-    for row in result.different:
-        if row.second == f"{row.first} float64":
-            convicted.setdefault(row.first, []).append(row.part)
-    return convicted
+    rows = [row for row in result.different if row.second == f"{row.first} float64"]
+    return {row.first: sorted({each.part for each in rows if each.first == row.first}) for row in rows}
 
 
 class _Judge:

@@ -106,7 +106,7 @@ def compare_file(
             session.run(label, records="float64", parts=parts)
         result = judge(*recordings.values()) if parts else result
         for label, doubtful in (convicted := convicted_by_float64(result)).items():
-            session.run(label, records="roundings", **MANY_ROUNDINGS, parts=sorted(set(doubtful)))
+            session.run(label, records="roundings", **MANY_ROUNDINGS, parts=doubtful)
         result = judge(*recordings.values()) if convicted else result
         shapes = [f"{name} {a.shape}" for name, a in recordings[first].batch.items() if not name.startswith("second")]
         saved = [row for pair in session.files() for row in judge(*pair).rows]

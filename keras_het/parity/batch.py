@@ -47,7 +47,22 @@ def unpack(arrays: dict[str, np.ndarray]) -> tuple[tuple, tuple | None]:
     return (x, y, sample_weight), None if second[0] is None else tuple(second)
 
 
-def make_inputs(model: Any, *, is_second: bool = False) -> Any:
+def make_batch(model: Any) -> tuple[dict[str, Any], list[str]]:
+    """Returns the arrays of two batches with the same labels, and notes on what the second batch lacks."""
+    x, notes = make_inputs(model), []
+    y, second, shorter = make_labels(model, x), *(make_inputs(model, is_second=True, padded=n) for n in (True, False))
+    are_finite = [_are_finite(model(as_tensors(each), training=False)) for each in (second, shorter)]
+    if are_finite == [False, True]:  # as the mean of the tokens that a mask keeps
+        second = shorter
+        notes.append("the model returns NaN for a row of padding alone, so the second batch has no such row")
+    return pack(x, y, second=(second, y)), notes
+
+
+def _are_finite(outputs: Any) -> bool:
+    return all(np.all(np.isfinite(to_numpy(output))) for output in keras.tree.flatten(outputs))
+
+
+def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> Any:
     """Returns inputs for a model, in the structure that it accepts.
 
     Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding, it has integers in its range.
@@ -55,8 +70,8 @@ def make_inputs(model: Any, *, is_second: bool = False) -> Any:
     as many as the positions that an embedding of positions has.
 
     The second batch reaches what random numbers do not. Floats have a row of zeros, one of rounded numbers with ties,
-    one of negative and one of large numbers. Tokens have padding at the end or at the start, a token that repeats, and
-    the largest index.
+    one of negative and one of large numbers. Tokens have padding at the end or at the start, a row of the largest index
+    and, if `padded`, one of padding alone.
     """
     try:
         inputs = symbolic_inputs(model)
@@ -80,6 +95,8 @@ def make_inputs(model: Any, *, is_second: bool = False) -> Any:
             make = _make_mask
         dtype = tensor.dtype if is_integer or tensor.dtype == "float64" else "float32"
         arrays.append(make(tuple(tensor.shape), size or 2, rng, is_second).astype(dtype))
+        if is_second and padded and make == _make_integers:
+            arrays[-1][1::EXAMPLES] = 0
     return keras.tree.pack_sequence_as(inputs, arrays)
 
 
@@ -154,9 +171,8 @@ def make_labels(model: Any, x: Any) -> Any:
     refuse_if(len(losses) != len(flat), "The losses", rule, len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
     packed = keras.tree.pack_sequence_as(outputs, labels)
-    is_finite = all(np.all(np.isfinite(to_numpy(output))) for output in flat)
     rule = "have finite outputs for random inputs. Pass your own: --data"
-    refuse_if(not is_finite, "The model", rule, "NaN or infinity")
+    refuse_if(not _are_finite(outputs), "The model", rule, "NaN or infinity")
     try:
         value = to_numpy(model.compute_loss(x=x, y=as_tensors(packed), y_pred=outputs))
     except Exception as error:

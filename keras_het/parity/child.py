@@ -21,7 +21,7 @@ import numpy as np
 
 from keras_het.base.internals import float64, layers_of
 from keras_het.parity.arrays import ROUNDOFF
-from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
+from keras_het.parity.batch import make_batch, unpack
 from keras_het.parity.draws import equal_draws, reset_seeds
 from keras_het.parity.probe import as_tensors, outputs_by_name, store_weights, weight_names
 from keras_het.parity.recording import Recording
@@ -64,10 +64,10 @@ def run(job: dict[str, Any]) -> None:
 def _record(job: dict[str, Any]) -> None:
     path, batch = f"{job['folder']}/{job['label']}", pathlib.Path(job["folder"], "batch.npz")
     model, notes = _load(f"{job['folder']}/model.keras", job["records"] == "float64")
-    if not batch.exists():  # the second batch has the same labels
-        x = make_inputs(model)
-        y = make_labels(model, x)
-        np.savez(batch, **pack(x, y, second=(make_inputs(model, is_second=True), y)))
+    if not batch.exists():
+        arrays, more = make_batch(model)
+        notes += more
+        np.savez(batch, **arrays)
     (x, y, sample_weight), second = unpack(dict(np.load(batch)))
     names = ("steps", "batch_size", "roundings", "units", "parts", "label")
     plan = {name: job[name] for name in names if job.get(name)}

@@ -24,7 +24,7 @@ from keras_het.parity.recording import Recording
 
 UNKNOWN_LAYER = "Could not locate class"
 MANY_ROUNDINGS = {"roundings": 16, "units": 30.0}
-_SECOND = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
+_SECOND = "a second batch has zeros, ties, negative and large numbers, padding, repeated and largest indices"
 _LAST_LETTERS = 500
 _JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 

@@ -373,9 +373,6 @@ def test_recordings_of_one_backend_have_labels_that_differ():
         for each, index in zip(recordings, indices, strict=True):
             each.versions = dict(zip(("device", "torch"), names[index], strict=True))
         assert compare(*recordings).labels == labels
-    old, new = make_recording("torch", loss=1.0), make_recording("torch", loss=1.0)
-    old.label, new.label = "old", "new"
-    assert compare(old, new).labels == ["old", "new"]
 
 
 @pytest.mark.once
@@ -396,10 +393,9 @@ def test_an_array_that_stays_in_float32_on_one_backend_is_judged_by_its_numbers(
 
 @pytest.mark.once
 def test_larger_changes_pass_a_kink_and_leave_other_roundings(batch):
-    """The ReLU is five units from zero."""
     model = keras.Sequential([keras.Input((2,)), layers.Dense(1, "relu", use_bias=False)])
     model.set_weights([np.array([[1.0], [-1.0]])])
-    x = np.array([[0.9, 0.9 - 3e-7]], "float32")
+    x = np.array([[0.9, 0.9 - 3e-7]], "float32")  # the ReLU is five units from zero
     near, far = (record(model, x, roundings=6, units=units).rounding["gradients"] for units in (1.0, 10.0))
     assert max(near["sequential/dense/kernel"].rows) < 1e-5
     assert max(far["sequential/dense/kernel"].rows) == pytest.approx(0.9 / 10, rel=1e-4)
@@ -454,7 +450,6 @@ def test_only_a_gradient_that_is_tiny_and_vanishes_in_float64_is_rounding_alone(
 @pytest.mark.parametrize(("change", "words"), [
     (lambda r: r.batch.update(x=np.ones(2)), "be of one batch"),
     (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),
-    (lambda r: r.steps.append(4), "have equal steps"),
     (lambda r: setattr(r, "batch_size", 2), "have equal steps and batch sizes"),
 ])  # fmt: skip
 def test_recordings_of_other_models_or_batches_are_refused(change, words):
@@ -660,9 +655,8 @@ def test_a_file_holds_all_of_it(recording, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("content", [b"", b"no zip"])
-def test_another_file_is_refused(content, tmp_path):
-    (tmp_path / "x.npz").write_bytes(content)
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"no zip")
     with pytest.raises(ValueError, match=r"be a file that `Recording\.save` wrote"):
         Recording.load(tmp_path / "x.npz")
 

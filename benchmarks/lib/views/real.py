@@ -88,7 +88,7 @@ FROZEN = {  # tasks of real_heads: set and number of labels
     "frozen LabelMe": ("LabelMe", "1,000"),
     "frozen TREC": ("TREC", "5,033"),
 }
-FOUR = ("CIFAR-10N worst", "CIFAR-10N aggregate", "Fashion-MNIST-H", "LabelMe")  # sets that README names
+FOUR = ("CIFAR-10N worst", "CIFAR-10N aggregate", "Fashion-MNIST-H", "TREC")  # sets that README names
 HEAD, PENALISED = "full from zeros", "full from zeros, penalty"
 POINTS, NLL = "points over the better Dense", "NLL over it"
 CHOSEN, DEFAULT, TUNED = ", by likelihood", ", last epoch at the default rate", ", last epoch by likelihood"

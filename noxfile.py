@@ -210,7 +210,7 @@ def fuzz(session):
         session.run("pytest", *selection, *session.posargs, env=test_environment(session, "torch"))
         return
     backends, words = split_backends(session)
-    install(session, "-e", f".[{THREE}]", groups=["test"])
+    install(session, "-e", f".[{THREE},labels]", groups=["test"])
     for backend in backends:
         environment = backend_environment(backend) | {"FUZZ_EXAMPLES": "500"}
         selection = ["--thorough", "-W", "default", "-o", "faulthandler_timeout=300", "tests/test_fuzz.py"]

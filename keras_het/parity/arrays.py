@@ -15,6 +15,7 @@ ALLOWED_ROUNDINGS = 10.0  # two backends round in different places, so they diff
 _IN_MEMORY = 1 << 20  # bytes of an array that is not written to a file
 BLOCK = 1 << 15  # entries compared at once, which fit a cache of the processor
 _FEW = 8  # a slice of fewer numbers can round to nothing by chance
+_MASK = 1e3  # a repeated constant of at least this size can hide entries, and is no number that was computed
 _TINY = float(np.finfo("float32").tiny)  # backends can replace smaller numbers by zero
 
 
@@ -50,36 +51,45 @@ class Store(collections.UserDict[str, Any]):
 class Slices(NamedTuple):
     """Largest numbers of the rows, (R, 1), and columns, (C,), of an array, whose axes before the last are joined.
 
-    The smaller of both bounds an entry, so small numbers beside large ones keep their own size.
+    The smaller of both bounds an entry, so small numbers beside large ones keep their own size. `least`, (1,), is the
+    median of the rows, and of several changes the smallest: no jump that a few of them make. It has no factor.
     """
 
     rows: np.ndarray
     columns: np.ndarray
+    least: np.ndarray
 
     @classmethod
-    def of(cls, array: np.ndarray, other: np.ndarray | None = None) -> "Slices":
+    def of(cls, array: np.ndarray, other: np.ndarray | None = None, *, is_difference: bool = True) -> "Slices":
         """Returns the largest finite |entry| of each slice, or |difference| from another array.
 
-        A vector is one row. Its columns, and rows of less than 8 entries, are at least their median, because a few
-        roundings can all be small by chance.
+        Without `is_difference`, the other array shows which entries are masks, which do not count: both arrays have the
+        same large number more than once. A vector is one row. Its columns, and rows of less than 8 entries, are at
+        least their median, because a few roundings can all be small by chance.
         """
         parts, columns = [np.zeros((0, 1))], np.zeros(_matrix(array).shape[1])
         for _, x, y in _blocks(array, array if other is None else other):
             with np.errstate(invalid="ignore"):
-                sizes = np.abs(x if other is None else x - y)
+                sizes = np.abs(x if other is None or not is_difference else x - y)
             sizes[~np.isfinite(sizes)] = 0.0
+            if not is_difference and (large := sizes[(sizes >= _MASK) & (x == y)]).size > 1:
+                values, counts = np.unique(large, return_counts=True)
+                sizes[(x == y) & np.isin(sizes, values[counts > 1])] = 0.0
             parts.append(sizes.max(1, keepdims=True, initial=0.0))
             columns = np.maximum(columns, sizes.max(0, initial=0.0))
         rows = np.concatenate(parts)
+        least = np.median(rows, keepdims=True)[0] if rows.size else np.zeros(1)
         if len(rows) == 1 and columns.size:
             columns = np.maximum(columns, np.median(columns))
-        return cls(rows if columns.size >= _FEW or not rows.size else np.maximum(rows, np.median(rows)), columns)
+        rows = rows if columns.size >= _FEW or not rows.size else np.maximum(rows, np.median(rows))
+        return cls(rows, columns, least)
 
     def join(self, other: "Slices") -> "Slices":
-        return Slices(np.maximum(self.rows, other.rows), np.maximum(self.columns, other.columns))
+        largest = np.maximum(self.rows, other.rows), np.maximum(self.columns, other.columns)
+        return Slices(*largest, np.minimum(self.least, other.least))
 
     def times(self, factor: float) -> "Slices":
-        return Slices(self.rows * factor, self.columns * factor)
+        return Slices(self.rows * factor, self.columns * factor, self.least)
 
     def entries(self, shape: tuple[int, ...], start: int = 0) -> np.ndarray:
         """Returns the bound of every entry of an array of this shape, whose first row is the row `start`."""
@@ -93,7 +103,7 @@ class Slices(NamedTuple):
         return largest / (float(np.max(Slices.of(array).rows, initial=0.0)) or largest) if largest else 0.0
 
 
-NONE = Slices(np.zeros((1, 1)), np.zeros(1))
+NONE = Slices(np.zeros((1, 1)), np.zeros(1), np.zeros(1))
 Numbers = dict[str, tuple[Any, Slices]]  # {label: an array and its rounding}
 
 
@@ -173,10 +183,10 @@ def measure(
     if a.dtype.kind not in "biufcV":
         return Row() if np.array_equal(a, b) else Row(difference=np.inf, message="other texts")
     rounding = functools.reduce(Slices.join, roundings, NONE)
-    rounding = Slices(*(np.where(np.isfinite(each), each, 0.0) for each in rounding))
+    rounding = Slices(*(np.where(np.isfinite(side), side, 0.0) for side in rounding))
     if a.dtype.kind in "biu" and not rounding.rows.any():
         tolerance = roundoff = slice_tolerance = 0.0
-    sizes = Slices.of(a).join(Slices.of(b))
+    sizes = Slices.of(a, b, is_difference=False).join(Slices.of(b, a, is_difference=False))
     smallest = 2.0**-24 * roundoff * np.max(sizes.rows, initial=0.0) + _TINY if tolerance else 0.0
     rows, above = [], 0
     for start, x, y in _blocks(a, b):

@@ -22,7 +22,7 @@ import numpy as np
 from keras_het.base.internals import float64, layers_of
 from keras_het.parity.arrays import ROUNDOFF
 from keras_het.parity.batch import make_batch, unpack
-from keras_het.parity.draws import equal_draws, reset_seeds
+from keras_het.parity.draws import equal_draws, reset_states
 from keras_het.parity.probe import as_tensors, outputs_by_name, store_weights, weight_names
 from keras_het.parity.recording import Recording
 from keras_het.parity.run import describe_error, record
@@ -72,7 +72,7 @@ def _record(job: dict[str, Any]) -> None:
     names = ("steps", "batch_size", "roundings", "units", "parts", "label")
     plan = {name: job[name] for name in names if job.get(name)}
     recording = record(model, x, y, sample_weight=sample_weight, second=second, **plan)
-    recording.notes += notes
+    recording.notes[:0] = notes
     recording.save(f"{path}, {job['records']}.npz")
     if job.get("saves"):
         changes = recording.arrays.get("training", {})
@@ -94,14 +94,19 @@ def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
         if layer.compute_dtype in ROUNDOFF and not getattr(layer, "quantization_mode", None):
             layer.dtype_policy = "float64"
     text = "the file names an optimizer of {} alone. To train on another backend, compile the model again"
-    return model, [text.format(match[1])] if match else []
+    notes = [text.format(match[1])] if match else []
+    if model.compiled and not hasattr(model, "optimizer"):  # Keras does not call an own `compile`
+        model.compiled = False
+        text = "the model is not compiled when it is loaded, because its own `compile` has no `compile_from_config`"
+        notes.insert(0, f"{text}. So its own steps are not compared")
+    return model, notes
 
 
 def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
     """Records the weights of a model that was "saved" or "loaded", and its predictions."""
     (x, *_), _ = unpack(dict(np.load(f"{job['folder']}/batch.npz")))
     with equal_draws():
-        reset_seeds(model)
+        reset_states(model)
         predictions = outputs_by_name(model(as_tensors(x), training=False))
     path, label = f"{job['folder']}/{job['label']}", f"{job['label']}, {kind}"
     rounding = {"saved predictions": Recording.load(f"{path}, numbers.npz").rounding.get("predictions", {})}

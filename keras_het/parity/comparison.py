@@ -113,8 +113,8 @@ class Comparison:
             where += f", and `{following[0]}` after it agrees" if following else ""
         elif first.part == "training" and trained:
             is_trained = first.name.partition(", step")[0] in trained
-            why = "all gradients agree, so it is the optimizer" if is_trained else "a state, not a trained weight"
-            where += f" ({why})"
+            why = "the first gradients agree, so it is the optimizer or a later gradient"
+            where += f" ({why if is_trained else 'a state, not a trained weight'})"
         figures = first.message or f"difference {first.difference:.1e}, limit {first.limit:.1e}"
         if not first.message and first.at:
             figures += f", at {list(first.at)}: {first.values[0]:.6g} and {first.values[1]:.6g}; "

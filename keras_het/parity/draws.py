@@ -89,8 +89,11 @@ def equal_draws() -> contextlib.AbstractContextManager[None]:
     return random_functions(_FUNCTIONS)
 
 
-def reset_seeds(model: Any) -> None:
-    """Sets every seed generator of a model to its position among them, with a counter of zero."""
+def reset_states(model: Any) -> None:
+    """Sets every seed generator to its position among them, with a counter of zero, and states of recurrent layers."""
     generators = [generator for layer in layers_of(model) for generator in seed_generators_of(layer)]
     for position, generator in enumerate({id(each): each for each in generators}.values()):
         generator.state.assign([position, 0])
+    for layer in layers_of(model):
+        if getattr(layer, "stateful", False):  # Keras does not track this state
+            layer.reset_state()

@@ -17,6 +17,7 @@ UNKNOWN = 1e-2  # with a larger one, float32 hides a fault of ten percent
 _LOW_PRECISION = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # four units in the last place
 _CONSTANTS = 2.0**-26  # a model in float64 can have constants in float32, such as a learning rate
 _NEGLIGIBLE = 1e-6  # of the rounding in float32: smaller differences in float64 do not show in float32
+_COARSE = 10.0  # times the rounding of the other backends and of float64: the rounding of fewer bits
 _INSIDE = 10.0  # roundings inside an operation, as in a softmax next to 0 or 1, exceed what changed inputs show
 _ZERO = 1e-3  # of the rounding in float32
 _FEW_BITS = 2.0**-14, 2.0**-5  # errors of TensorFloat-32 and bfloat16, not of float32
@@ -36,8 +37,9 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
 
     `record` measures the rounding: it changes the weights and inputs by up to one unit in the last place, several
     times. The rounding of an entry is the largest change in its row or in its column, whichever is smaller, and at
-    least four units in the last place of the largest number there. So a small number beside large ones has its own
-    limit, and a deep network does not fail because it is deep. Starting weights must be equal bit for bit.
+    least four units in the last place of the largest number there, but for masks, which are repeated constants. So a
+    small number beside large ones has its own limit, and a deep network does not fail because it is deep. Starting
+    weights must be equal bit for bit.
 
     If each recording has one in `float64`, float64 judges both ways. Numbers that differ there, differ. If they agree
     there, each backend's float32 is compared with its own float64, with a hundred roundings as the limit: some
@@ -133,8 +135,10 @@ class _Judge:
         judges = {label: self.backends[label].float64 for label in numbers}
         exact = {label: number for label, each in judges.items() if each and (number := each.find(part, name))}
         if len(exact) < len(numbers):
-            is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
-            return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
+            is_coarse = any(_coarseness(part, label, numbers, {}) > 1 for label in numbers)
+            blur = np.inf if is_coarse else _blur(numbers)
+            is_judged = blur <= UNKNOWN or not any(row.difference for row in rows)
+            return [row._replace(is_judged=is_judged or row.ratio > 1, blur=blur) for row in rows]
         is_zero = _vanishes(numbers, exact)
         if is_zero and (all(row.ratio <= 1 for row in rows) or self._is_tiny(part, numbers)):
             return [row._replace(limit=max(row.limit, row.difference)) for row in rows]
@@ -152,7 +156,10 @@ class _Judge:
                 (a, b), roundings = (doubles[label][0] for label in pair), [exact[label][1] for label in pair]
                 error = measure(a, b, roundings, roundoff=ROUNDOFF["float64"])
                 self.impurity = max(self.impurity, error.difference if error.ratio > 1 else 0.0)
-        own = [self._own(part, name, label, *numbers[label], doubles[label][0]) for label in numbers]
+        own = []
+        for label, (array, rounding) in numbers.items():
+            rounding = rounding.times(1.0 / max(1.0, _coarseness(part, label, numbers, exact)))
+            own.append(self._own(part, name, label, array, rounding, doubles[label][0]))
         convicted = [row for row in own if row.ratio > 1]
         is_another_function = len(convicted) == len(own) and all(row.ratio <= 1 for row in rows)
         if convicted and not is_another_function:
@@ -281,6 +288,19 @@ def _largest(numbers: Numbers) -> float:
 
 def _size(array: Any) -> float:
     return float(np.max(np.abs(array), initial=0.0)) if array.dtype.kind == "f" else 0.0
+
+
+def _coarseness(part: str, label: str, numbers: Numbers, exact: Numbers) -> float:
+    """Returns the rounding of one backend in units of ten times the least of the others, or of float64 if larger.
+
+    A float with few bits jumps at every change. Gradients are left out, because they jump at a kink of a ReLU.
+    """
+    others = [float(rounding.least[0]) for other, (_, rounding) in numbers.items() if other != label]
+    if part.removesuffix(SECOND) not in _FORWARD or not all(others):
+        return 0.0
+    factor = ROUNDOFF["float32"] / ROUNDOFF["float64"]
+    smooth = float(exact[label][1].least[0]) * factor if label in exact else 0.0
+    return float(numbers[label][1].least[0]) / (_COARSE * max(min(others), smooth))
 
 
 def _blur(numbers: Numbers) -> float:

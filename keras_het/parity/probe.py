@@ -86,21 +86,21 @@ def preserve_values(variables: list[Any]) -> Iterator[None]:
 def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
     """Replaces the `call` of every layer by `around(layer, call, arguments, options)`."""
 
-    def make(layer: Any) -> Callable:
-        call = layer.call
+    def make(layer: Any, call: Callable) -> Callable:
         return lambda *arguments, **options: around(layer, call, arguments, options)
 
-    layers = list({id(layer): layer for layer in layers_of(model)}.values())
-    owned = {id(layer): vars(layer).get("call") for layer in layers}
-    for layer in layers:
-        vars(layer)["call"] = make(layer)
+    layers = {id(layer): layer for layer in layers_of(model)}.values()
+    names = ["quantized_call" if getattr(layer, "quantization_mode", None) else "call" for layer in layers]
+    owned = [vars(layer).get(name) for layer, name in zip(layers, names, strict=True)]
+    for layer, name in zip(layers, names, strict=True):
+        vars(layer)[name] = make(layer, getattr(layer, name))
     try:
         yield
     finally:
-        for layer in layers:
-            del vars(layer)["call"]
-            if owned[id(layer)] is not None:
-                vars(layer)["call"] = owned[id(layer)]
+        for layer, name, call in zip(layers, names, owned, strict=True):
+            del vars(layer)[name]
+            if call is not None:
+                vars(layer)[name] = call
 
 
 def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:

@@ -21,7 +21,7 @@ from keras_het.base.validation import check_integer, check_number
 from keras_het.parity import probe as probes
 from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
-from keras_het.parity.draws import equal_draws, reset_seeds
+from keras_het.parity.draws import equal_draws, reset_states
 from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, SECOND, Recording
 
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
@@ -49,9 +49,9 @@ def record(
     """Records what a model computes on the active backend, so that `compare` can compare backends.
 
     The recording holds the outputs of every layer at inference, in the order of calls, the predictions, the outputs in
-    training that are not those at inference, the loss, the metrics, the gradient of every weight, and the change of
-    every weight after three training steps with a copy of the model's optimizer. For a second batch, it holds all this
-    but the training steps.
+    training that are not those at inference, the loss, the metrics over two batches after a reset, the gradient of
+    every weight, and the change of every weight after three training steps with a copy of the model's optimizer, which
+    ends with its averages as in `fit`. For a second batch, it holds all this but the training steps.
 
     If the model has its own `train_step`, `test_step` or `predict_step`, it is used. Without labels or without
     `compile`, the loss is the mean of the outputs, each times a fixed number. A model that is not compiled is trained
@@ -70,7 +70,7 @@ def record(
         start: `Recording` of the same model on another backend, or its file. Its weights, data, steps and batch size
             are used, because each backend draws different initial weights.
         steps: number of training steps, or several numbers such as `range(1, 51)`: then `compare` names the first step
-            after which a weight differs.
+            after which a weight differs. With `gradient_accumulation_steps`, a step has as many batches.
         batch_size: number of rows in a training step, in order, or None for all rows.
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
         roundings: number of runs with changed roundings, which measure what rounding alone can change.
@@ -107,7 +107,7 @@ def record(
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
         probes.build_loss(model, probes.as_tensors(x), y, sample_weight)
-        reset_seeds(model)
+        reset_states(model)
         recording = Recording(keras.config.backend(), versions=package_versions(), batch=batch, label=label)
         recording.steps, recording.batch_size = steps, batch_size
         return _Run(model, recording, jit_compile, roundings, units, parts).record()
@@ -241,6 +241,7 @@ class _Run:
         rng, batch_rng = (None if seed is None else np.random.default_rng([SEED, seed, *more]) for more in ((), (1,)))
         for variable, array in zip(self.model.variables, self.start.values(), strict=True):
             variable.assign(self._shift(array, rng))
+        reset_states(self.model)
 
         def shift(array: np.ndarray) -> np.ndarray:
             is_whole = array.dtype.kind != "f" or array == np.round(array)
@@ -288,20 +289,26 @@ class _Run:
             yield "predictions", name, array
 
     def metrics(self, data: tuple) -> Arrays:
-        """Yields the values of the compiled metrics, or those that the model's own `test_step` returns."""
+        """Yields the compiled metrics, or what the model's own `test_step` returns, after two batches.
+
+        Both have the same inputs, and the labels of the first belong to other examples. A batch before a reset shows
+        whether the reset works.
+        """
         model, (x, y, sample_weight) = self.model, data
         is_own = {"test_step", "compute_metrics"} & set(self.own)
         if not model.compiled or y is None or not (is_own or any(metric.name != "loss" for metric in model.metrics)):
             return
-        model.reset_metrics()
-        if is_own:
-            values = model.test_on_batch(x, y, sample_weight, return_dict=True)
-        else:
-            y_pred = model(probes.as_tensors(x), training=False)
-            values = model.compute_metrics(
-                probes.as_tensors(x), probes.as_tensors(y), y_pred, probes.as_tensors(sample_weight)
-            )
-            values.pop("loss", None)  # it is only counted in a step
+        y_pred = None if is_own else model(probes.as_tensors(x), training=False)
+        for shift in (2, 1, 0):
+            labels = keras.tree.map_structure(lambda each, shift=shift: np.roll(each, shift, 0), y, none_is_leaf=False)
+            if shift:
+                model.reset_metrics()
+            if is_own:
+                values = model.test_on_batch(x, labels, sample_weight, return_dict=True)
+            else:
+                inputs, targets, weights = map(probes.as_tensors, (x, labels, sample_weight))
+                values = model.compute_metrics(inputs, targets, y_pred, weights)
+                values.pop("loss", None)  # it is only counted in a step
         model.reset_metrics()
         for name, value in values.items():
             for number, each in enumerate(keras.tree.flatten(value)):
@@ -329,15 +336,18 @@ class _Run:
             copy = copy_optimizer(self.optimizer, self.model) if self.optimizer else keras.optimizers.SGD()
             self.probe = self._trainer(copy)
         before, count = probes.store_weights(self.model), len(keras.tree.flatten(data)[0])
-        size = self.recording.batch_size or count
-        with probes.preserve_values(self.probe.optimizer.variables):
-            for step in range(1, self.steps[-1] + 1):
+        size, optimizer = self.recording.batch_size or count, self.probe.optimizer
+        updates = optimizer.gradient_accumulation_steps or 1  # the optimizer changes the weights after as many batches
+        with probes.preserve_values(optimizer.variables):
+            for step in range(1, updates * self.steps[-1] + 1):
                 start = (step - 1) % math.ceil(count / size) * size
                 rows = slice(start, start + size)
                 part = keras.tree.map_structure(lambda x, rows=rows: x[rows], data, none_is_leaf=False)
                 probes.train(self.probe, part)
-                if step in self.steps:
-                    suffix = f", step {step}" if len(self.steps) > 1 else ""
+                if step == updates * self.steps[-1]:  # as at the end of `fit`
+                    optimizer.finalize_variable_values(self.model.trainable_variables)
+                if step % updates == 0 and step // updates in self.steps:
+                    suffix = f", step {step // updates}" if len(self.steps) > 1 else ""
                     for name, weight in zip(before, self.model.weights, strict=True):
                         yield "training", f"{name}{suffix}", _change(before[name], probes.to_numpy(weight))
 

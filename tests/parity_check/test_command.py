@@ -196,6 +196,21 @@ def test_a_model_in_int8_has_a_judge(tmp_path):
     with float64():
         outputs = child._load(saved(model, tmp_path), True)[0](x)
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (outputs, model(x))), rtol=1e-2, atol=1e-2)
+    assert list(parity.record(model, x).arrays["layers"]) == ["first (Dense)", "last (Dense)"]
+
+
+@keras.saving.register_keras_serializable("tests")
+class OwnCompile(keras.Sequential):
+    def compile(self, *arguments, **options):
+        super().compile(*arguments, **options)
+
+
+@pytest.mark.filterwarnings("ignore:`compile")
+def test_a_model_whose_own_compile_is_not_called_is_compared_without_its_loss(in_this_process, tmp_path):
+    model = OwnCompile([keras.Input((4,)), layers.Dense(2)])
+    model.compile("sgd", "mse")
+    result = processes.compare_file(saved(model, tmp_path), ["jax", "torch"])
+    assert "the model is not compiled when it is loaded" in result.notes[1]
 
 
 # Batches.

@@ -21,28 +21,25 @@ LABELS = "a", "b", "c"
 MIN_NAMED = 55 / 64
 BY_NAME = {case.name: case for case in CASES}
 SLOW_OR_SIMILAR = {  # to other cases
-    "one row of the output", "softmax over another axis", "times 1.001 beside 1e6", "20 blocks, gradient times 1.05",
-    "40 blocks, gradient times 1.05", "12 blocks, output times 1.001",
-    "20 blocks, gradient times 1.5 in float32 alone", "a Dense layer in TF32, backward alone",
-    "a convolution in bfloat16", "a Dense layer in bfloat16", "a Dense layer in TF32", "NaN on all backends",
-    "another second step", "a step times 1.01 in float32 alone", "a weight that is not trained",
-    "moving statistics: momentum", "moving statistics: frozen mean", "a state: counts nothing",
-    "the gradient of the second of two outputs", "a file: not loaded", "Dropout: not scaled", "Dropout: ignored",
-    "Dropout: at inference", "SpatialDropout1D of every entry", "noise of an own layer: uniform",
-    "noise of an own layer: draws twice", "a mask that pooling ignores backward",
-    "attention that ignores the causal mask", "a GRU that runs backwards", "no gradient of the padding token",
-    "made batch: a row of padding alone", "a kernel transposed", "output times 1.001", "no gradient",
-    "gradient times 1.05", "the gradient of a loss", "every convolution in TF32", "NaN in a row",
+    "one row of the output", "40 blocks, gradient times 1.05",
+    "20 blocks, gradient times 1.5 in float32 alone",
+    "a Dense layer in TF32, backward alone", "a Dense layer in bfloat16",
+    "a Dense layer in TF32", "NaN on all backends", "another second step", "a step times 1.01 in float32 alone",
+    "a weight that is not trained", "moving statistics: momentum", "moving statistics: frozen mean",
+    "a state: counts nothing", "the gradient of the second of two outputs", "a file: not loaded",
+    "Dropout: not scaled", "Dropout: ignored", "Dropout: at inference", "SpatialDropout1D of every entry",
+    "noise of an own layer: uniform", "noise of an own layer: draws twice", "a mask that pooling ignores backward",
+    "attention that ignores the causal mask", "no gradient of the padding token",
+    "a kernel transposed", "output times 1.001", "no gradient", "gradient times 1.05", "the gradient of a loss",
     "a constraint that is ignored", "a state: counts twice", "a loss times 1.001 in float32 alone",
     "an own loss of a layer that is dropped", "the second of two outputs", "a file: no factor",
     "a cell with a wrong gradient of its state", "gradients of repeated tokens",
-    "40 blocks of one layer, gradient times 1.05", "a crash in training", "12 blocks, gradient times 1.05",
-    "gradient times 0.5 in float32 alone",
+    "40 blocks of one layer, gradient times 1.05", "a crash in training", "gradient times 0.5 in float32 alone",
 }  # fmt: skip
 IN_FLOAT64 = {  # cases that need it
-    "output times 1.001 in float32 alone",
-    "gradient times 1.05 in float32 alone", "a convolution in TF32", "a convolution in TF32, backward alone",
-    "6 blocks of one layer, gradient times 1.05", "output plus 0.001", "no clipping",
+    "a wide Dense layer in TF32", "output times 1.001 in float32 alone", "gradient times 1.05 in float32 alone",
+    "a convolution in TF32", "a convolution in TF32, backward alone", "6 blocks of one layer, gradient times 1.05",
+    "output plus 0.001", "no clipping",
 }  # fmt: skip
 CLEAN_BY_DEFAULT = {
     "the gradient of a small channel of a bias", "an own train_step", "Dropout: rate",

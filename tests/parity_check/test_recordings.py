@@ -85,7 +85,7 @@ def make_two(part, first, second, **options):
 
 def rounding(size):
     """Returns a rounding of this size for all entries, or of these changes."""
-    return Slices.of(size) if np.ndim(size) else Slices(np.asarray(size), np.asarray(size))
+    return Slices.of(size) if np.ndim(size) else Slices(*[np.asarray(size)] * 2, np.full(1, size))
 
 
 def test_attention_in_float64_is_not_rounded_to_float32():

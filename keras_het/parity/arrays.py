@@ -52,7 +52,7 @@ class Slices(NamedTuple):
     """Largest numbers of the rows, (R, 1), and columns, (C,), of an array, whose axes before the last are joined.
 
     The smaller of both bounds an entry, so small numbers beside large ones keep their own size. `least`, (1,), is the
-    median of the rows, and of several changes the smallest: no jump that a few of them make. It has no factor.
+    median of the rows. Of joined changes it is the smallest, so a jump that only some of them make does not count.
     """
 
     rows: np.ndarray
@@ -72,9 +72,12 @@ class Slices(NamedTuple):
             with np.errstate(invalid="ignore"):
                 sizes = np.abs(x if other is None or not is_difference else x - y)
             sizes[~np.isfinite(sizes)] = 0.0
-            if not is_difference and (large := sizes[(sizes >= _MASK) & (x == y)]).size > 1:
-                values, counts = np.unique(large, return_counts=True)
-                sizes[(x == y) & np.isin(sizes, values[counts > 1])] = 0.0
+            if not is_difference and np.any(sizes >= _MASK):
+                with np.errstate(over="ignore", invalid="ignore"):
+                    short, other_short = sizes.astype("f4"), np.abs(y).astype("f4")  # float64 keeps what is masked
+                large = (sizes >= _MASK) & (short == other_short)
+                values, counts = np.unique(short[large], return_counts=True)
+                sizes[large & np.isin(short, values[counts > 1])] = 0.0
             parts.append(sizes.max(1, keepdims=True, initial=0.0))
             columns = np.maximum(columns, sizes.max(0, initial=0.0))
         rows = np.concatenate(parts)
@@ -100,7 +103,10 @@ class Slices(NamedTuple):
     def relative_to(self, array: np.ndarray) -> float:
         """Returns the largest bound of an entry, relative to the largest entry of an array."""
         largest = float(np.max(np.minimum(self.rows, self.columns), initial=0.0))
-        return largest / (float(np.max(Slices.of(array).rows, initial=0.0)) or largest) if largest else 0.0
+        if not largest:
+            return 0.0
+        sizes = Slices.of(array, array, is_difference=False).rows  # without masks
+        return largest / (float(np.max(sizes, initial=0.0)) or largest)
 
 
 NONE = Slices(np.zeros((1, 1)), np.zeros(1), np.zeros(1))
@@ -232,7 +238,8 @@ def _mismatch(a: np.ndarray | None, b: np.ndarray | None) -> str:
         return "missing"
     if a.shape != b.shape:
         return f"shape {a.shape} and {b.shape}"
-    if a.dtype != b.dtype and {str(a.dtype), str(b.dtype)} != {"int32", "int64"}:
+    is_text = a.dtype.kind == b.dtype.kind == "U"
+    if a.dtype != b.dtype and not is_text and {str(a.dtype), str(b.dtype)} != {"int32", "int64"}:
         return f"{a.dtype} and {b.dtype}"
     if a.dtype.kind not in "fcV" or np.all(np.isfinite(a) & np.isfinite(b)):
         return ""

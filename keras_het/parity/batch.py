@@ -1,5 +1,6 @@
 """Batches: names of their arrays, and a random batch that fits the inputs and the loss of a model."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.criteria.criterion import Criterion
-from keras_het.parity.probe import as_tensors, intercept_calls, to_numpy
+from keras_het.parity.probe import as_tensors, intercept_calls, preserve_values, to_numpy
 
 EXAMPLES, SEED = 4, 2021
 UNKNOWN_LENGTH = 32
@@ -49,17 +50,23 @@ def unpack(arrays: dict[str, np.ndarray]) -> tuple[tuple, tuple | None]:
 
 def make_batch(model: Any) -> tuple[dict[str, Any], list[str]]:
     """Returns the arrays of two batches with the same labels, and notes on what the second batch lacks."""
+
+    def gives_nan(inputs: Any) -> bool:
+        with contextlib.suppress(Exception), preserve_values(model.variables):  # the recording says what fails
+            return not _are_finite(model(as_tensors(inputs), training=False))
+        return False
+
     x, notes = make_inputs(model), []
     y, second, shorter = make_labels(model, x), *(make_inputs(model, is_second=True, padded=n) for n in (True, False))
-    are_finite = [_are_finite(model(as_tensors(each), training=False)) for each in (second, shorter)]
-    if are_finite == [False, True]:  # as the mean of the tokens that a mask keeps
+    if [*map(gives_nan, (second, shorter))] == [True, False]:  # as the mean of the tokens that a mask keeps
         second = shorter
         notes.append("the model returns NaN for a row of padding alone, so the second batch has no such row")
     return pack(x, y, second=(second, y)), notes
 
 
 def _are_finite(outputs: Any) -> bool:
-    return all(np.all(np.isfinite(to_numpy(output))) for output in keras.tree.flatten(outputs))
+    flat = keras.tree.flatten(outputs)
+    return all(np.all(np.isfinite(to_numpy(output))) for output in flat if output is not None)
 
 
 def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> Any:

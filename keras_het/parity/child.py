@@ -9,6 +9,7 @@ A job names a folder with "model.keras" and "batch.npz", which is made if it is 
 import contextlib
 import importlib
 import json
+import os
 import pathlib
 import re
 import sys
@@ -98,7 +99,7 @@ def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
     if model.compiled and not hasattr(model, "optimizer"):  # Keras does not call an own `compile`
         model.compiled = False
         text = "the model is not compiled when it is loaded, because its own `compile` has no `compile_from_config`"
-        notes.insert(0, f"{text}. So its own steps are not compared")
+        notes.insert(0, f"{text}. So its own `train_step` and `test_step` are not compared")
     return model, notes
 
 
@@ -111,7 +112,23 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
     path, label = f"{job['folder']}/{job['label']}", f"{job['label']}, {kind}"
     rounding = {"saved predictions": Recording.load(f"{path}, numbers.npz").rounding.get("predictions", {})}
     arrays = {"saved weights": store_weights(model), "saved predictions": predictions}
+    if os.path.exists(f"{path}.keras"):
+        arrays["saved configuration"] = _configuration(f"{path}.keras")
     Recording(keras.config.backend(), arrays=arrays, rounding=rounding, label=label).save(f"{path}, {kind}.npz")
+
+
+def _configuration(path: str) -> dict[str, Any]:
+    """Returns the configuration of every layer in the file that this backend saved, as text."""
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"), object_hook=_without_backend)["config"]
+    layers = {each["config"]["name"]: each for each in config.pop("layers", []) if "name" in each.get("config", {})}
+    return {name: np.array(json.dumps(each, sort_keys=True)) for name, each in {**layers, "": config}.items()}
+
+
+def _without_backend(config: dict) -> dict:
+    """Returns a part of a configuration without the names of modules and numbers of objects."""
+    lost = ("module", "registered_name", "build_config", "compile_config", "shared_object_id")
+    return {name: value for name, value in config.items() if name not in lost}
 
 
 def rewrite(path: str, change: Callable[[dict], dict]) -> str:

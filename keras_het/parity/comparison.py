@@ -124,7 +124,13 @@ class Comparison:
     def _culprit(self, first: Row) -> str:
         """Returns which backend differs from the others, or which two differ."""
         if first.part.startswith("saved"):
-            saver, loader = (label.rpartition(", ")[0] for label in (first.first, first.second))
+            alike = [row for row in self.different if row[:2] == first[:2]]
+            pairs = [[label.rpartition(", ")[0] for label in (row.first, row.second)] for row in alike]
+            saver, loader = pairs[0]
+            if first.part == "saved configuration":
+                savers = set.intersection(*map(set, pairs))
+                named = f"{saver} and {loader} save different files"
+                return f"{savers.pop()} saves another file" if len(savers) == 1 else named
             return f"a model that {saver} saves and {loader} loads is not the same"
         rows = [row for row in self.rows if row[:2] == first[:2]]
         own = sorted({row.first for row in rows if row.second == f"{row.first} float64" and row.ratio > 1})

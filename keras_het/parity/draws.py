@@ -95,5 +95,5 @@ def reset_states(model: Any) -> None:
     for position, generator in enumerate({id(each): each for each in generators}.values()):
         generator.state.assign([position, 0])
     for layer in layers_of(model):
-        if getattr(layer, "stateful", False):  # Keras does not track this state
+        if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):  # Keras does not track this state
             layer.reset_state()

@@ -110,6 +110,7 @@ def compare_file(
         result = judge(*recordings.values()) if convicted else result
         shapes = [f"{name} {a.shape}" for name, a in recordings[first].batch.items() if not name.startswith("second")]
         saved = [row for pair in session.files() for row in judge(*pair).rows]
+        saved = [row for row in saved if row.difference or row.part != "saved configuration"]
     made = f"the batch was made from the model's inputs: {', '.join(shapes)}; {_SECOND}; --data FILE gives your own"
     notes = [*([] if data else [made]), *result.notes]
     if lost := dict.fromkeys(row.name for row in saved if row.part == "saved weights" and row.ratio > 1):

@@ -59,7 +59,7 @@ def record(
     of gamma, beta and binomial draws. So Dropout and sampling layers are compared in training.
 
     The model, its optimizer and the global seeds do not change, except for an optimizer that only the model's own
-    `train_step` uses.
+    `train_step` uses, and the state of recurrent layers with `stateful=True`.
 
     Args:
         model: Keras model. A model without weights is built by a call.
@@ -337,19 +337,22 @@ class _Run:
             self.probe = self._trainer(copy)
         before, count = probes.store_weights(self.model), len(keras.tree.flatten(data)[0])
         size, optimizer = self.recording.batch_size or count, self.probe.optimizer
-        updates = optimizer.gradient_accumulation_steps or 1  # the optimizer changes the weights after as many batches
+        inner = [optimizer, getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", ())]
+        updates = max(getattr(each, "gradient_accumulation_steps", None) or 1 for each in inner)  # batches of a change
         with probes.preserve_values(optimizer.variables):
             for step in range(1, updates * self.steps[-1] + 1):
                 start = (step - 1) % math.ceil(count / size) * size
                 rows = slice(start, start + size)
                 part = keras.tree.map_structure(lambda x, rows=rows: x[rows], data, none_is_leaf=False)
                 probes.train(self.probe, part)
-                if step == updates * self.steps[-1]:  # as at the end of `fit`
-                    optimizer.finalize_variable_values(self.model.trainable_variables)
                 if step % updates == 0 and step // updates in self.steps:
                     suffix = f", step {step // updates}" if len(self.steps) > 1 else ""
                     for name, weight in zip(before, self.model.weights, strict=True):
                         yield "training", f"{name}{suffix}", _change(before[name], probes.to_numpy(weight))
+            if any(getattr(each, "use_ema", False) for each in inner):  # `fit` ends with the averages
+                optimizer.finalize_variable_values(self.model.trainable_variables)
+                for name, weight in zip(before, self.model.weights, strict=True):
+                    yield "training", f"{name}, step average", _change(before[name], probes.to_numpy(weight))
 
     def _trainer(self, optimizer: Any) -> Any:
         optimizer.build(self.model.trainable_variables)

@@ -315,9 +315,8 @@ class PlantedFile(Configured, layers.Dense):
 
     def get_config(self):
         config = {**super().get_config(), "factor": self.factor}
-        if faulty() and self.fault == "no factor":
-            del config["factor"]
-        return config
+        lost = {"no factor": "factor", "no regularizer": "kernel_regularizer"}.get(self.fault if faulty() else None)
+        return {name: value for name, value in config.items() if name != lost}
 
 
 @register
@@ -811,7 +810,7 @@ def autoencoder():
 
 
 def file_of(fault):
-    layer = PlantedFile(8, "tanh", fault=fault, factor=2.0, bias_initializer="ones", name="planted")
+    layer = PlantedFile(8, "tanh", fault=fault, factor=2.0, kernel_regularizer="l2", name="planted")
     model = chain(layer, head())
     layer.bias.assign(numbers(8, seed=3))
     return model
@@ -963,7 +962,8 @@ CASES = [
     # Files.
     *(Case(f"a file: {fault}", lambda fault=fault: file_of(fault), ROWS, expected, clean=fault == "rounded")
       for fault, expected in (("forgotten", "planted/bias"), ("not loaded", "planted/bias"),
-                              ("rounded", "planted/kernel"), ("no factor", "save"))),
+                              ("rounded", "planted/kernel"), ("no factor", "save"),
+                              ("no regularizer", "saved configuration"))),
     # Random layers.
     *(random(f"Dropout: {fault}", lambda fault=fault: PlantedDropout(0.5, seed=1, fault=fault, name="planted"))
       for fault in ("rate", "not scaled", "ignored", "at inference")),

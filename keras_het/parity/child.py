@@ -118,11 +118,14 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
 
 
 def _configuration(path: str) -> dict[str, Any]:
-    """Returns the configuration of every layer in the file that this backend saved, as text."""
+    """Returns the configuration in a file as text: of every layer by name, and of the model."""
     with zipfile.ZipFile(path) as archive:
-        config = json.loads(archive.read("config.json"), object_hook=_without_backend)["config"]
-    layers = {each["config"]["name"]: each for each in config.pop("layers", []) if "name" in each.get("config", {})}
-    return {name: np.array(json.dumps(each, sort_keys=True)) for name, each in {**layers, "": config}.items()}
+        config = json.loads(archive.read("config.json"), object_hook=_without_backend)
+    parts = {"": config}
+    with contextlib.suppress(KeyError, TypeError):  # a model of another class has a configuration of its own
+        parts = {each["config"]["name"]: each for each in config["config"]["layers"]}
+        parts[""] = {**config, "config": {**config["config"], "layers": [*parts]}}
+    return {name: np.array(json.dumps(each, sort_keys=True)) for name, each in parts.items()}
 
 
 def _without_backend(config: dict) -> dict:

@@ -1,4 +1,4 @@
-"""The examples of README run. `docs/tests` runs those of all pages."""
+"""The example of README runs. `docs/tests` runs the examples of all pages."""
 
 import pathlib
 import re

@@ -60,24 +60,30 @@ class Slices(NamedTuple):
     least: np.ndarray
 
     @classmethod
-    def of(cls, array: np.ndarray, other: np.ndarray | None = None, *, is_difference: bool = True) -> "Slices":
-        """Returns the largest finite |entry| of each slice, or |difference| from another array.
+    def of(cls, array: np.ndarray, other: np.ndarray | None = None) -> "Slices":
+        """Returns the largest finite |entry| of each slice, or |difference| from another array."""
+        pairs = _blocks(array, array if other is None else other)
+        with np.errstate(invalid="ignore"):
+            return cls._of_blocks(array, (np.abs(x if other is None else x - y) for _, x, y in pairs))
 
-        Without `is_difference`, the other array shows which entries are masks, which do not count: both arrays have the
-        same large number more than once. A vector is one row. Its columns, and rows of less than 8 entries, are at
-        least their median, because a few roundings can all be small by chance.
+    @classmethod
+    def without_masks(cls, array: np.ndarray, other: np.ndarray) -> "Slices":
+        """Returns the largest finite |entry| of each slice of the first array, but for masks.
+
+        A mask is a large number that is in both arrays at the same entries, more than once.
+        """
+        return cls._of_blocks(array, (_without_masks(np.abs(x), np.abs(y)) for _, x, y in _blocks(array, other)))
+
+    @classmethod
+    def _of_blocks(cls, array: np.ndarray, blocks: Iterable[np.ndarray]) -> "Slices":
+        """Returns the largest number of each slice, from blocks of rows.
+
+        A vector is one row. Its columns, and rows of less than 8 entries, are at least their median, because a few
+        roundings can all be small by chance.
         """
         parts, columns = [np.zeros((0, 1))], np.zeros(_matrix(array).shape[1])
-        for _, x, y in _blocks(array, array if other is None else other):
-            with np.errstate(invalid="ignore"):
-                sizes = np.abs(x if other is None or not is_difference else x - y)
+        for sizes in blocks:
             sizes[~np.isfinite(sizes)] = 0.0
-            if not is_difference and np.any(sizes >= _MASK):
-                with np.errstate(over="ignore", invalid="ignore"):
-                    short, other_short = sizes.astype("f4"), np.abs(y).astype("f4")  # float64 keeps what is masked
-                large = (sizes >= _MASK) & (short == other_short)
-                values, counts = np.unique(short[large], return_counts=True)
-                sizes[large & np.isin(short, values[counts > 1])] = 0.0
             parts.append(sizes.max(1, keepdims=True, initial=0.0))
             columns = np.maximum(columns, sizes.max(0, initial=0.0))
         rows = np.concatenate(parts)
@@ -105,7 +111,7 @@ class Slices(NamedTuple):
         largest = float(np.max(np.minimum(self.rows, self.columns), initial=0.0))
         if not largest:
             return 0.0
-        sizes = Slices.of(array, array, is_difference=False).rows  # without masks
+        sizes = Slices.without_masks(array, array).rows
         return largest / (float(np.max(sizes, initial=0.0)) or largest)
 
 
@@ -192,7 +198,7 @@ def measure(
     rounding = Slices(*(np.where(np.isfinite(side), side, 0.0) for side in rounding))
     if a.dtype.kind in "biu" and not rounding.rows.any():
         tolerance = roundoff = slice_tolerance = 0.0
-    sizes = Slices.of(a, b, is_difference=False).join(Slices.of(b, a, is_difference=False))
+    sizes = Slices.without_masks(a, b).join(Slices.without_masks(b, a))
     smallest = 2.0**-24 * roundoff * np.max(sizes.rows, initial=0.0) + _TINY if tolerance else 0.0
     rows, above = [], 0
     for start, x, y in _blocks(a, b):
@@ -211,6 +217,16 @@ def measure(
         rows.append(Row("", "", "", "", difference, allowed, rounded, index, values))
     worst = max(rows, key=lambda row: (row.ratio, row.difference), default=Row())
     return worst._replace(fraction=above / max(1, a.size))
+
+
+def _without_masks(sizes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    if np.any(sizes >= _MASK):
+        with np.errstate(over="ignore", invalid="ignore"):
+            short, other_short = sizes.astype("f4"), others.astype("f4")  # float64 keeps what is masked
+        large = np.isfinite(sizes) & (sizes >= _MASK) & (short == other_short)
+        values, counts = np.unique(short[large], return_counts=True)
+        sizes[large & np.isin(short, values[counts > 1])] = 0.0
+    return sizes
 
 
 def is_equal(a: np.ndarray, b: np.ndarray) -> bool:

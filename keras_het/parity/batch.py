@@ -133,15 +133,16 @@ def _make_mask(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_s
 
 
 def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
-    """Returns for each input the rows of the smallest Embedding that it reaches, or None.
+    """Returns for each input the rows of the smallest Embedding or CategoryEncoding that it reaches, or None.
 
-    An input reaches an Embedding if the inputs of the Embedding change when the input is one instead of zero.
+    An input reaches a layer if the inputs of the layer change when the input is one instead of zero.
     """
     flat = keras.tree.flatten(inputs)
     runs: list[dict[Any, np.ndarray]] = []
 
     def watch(layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
-        if hasattr(layer, "input_dim") and hasattr(layer, "embeddings"):
+        is_table = hasattr(layer, "input_dim") and hasattr(layer, "embeddings")
+        if is_table or isinstance(layer, keras.layers.CategoryEncoding):
             runs[-1].setdefault(layer, to_numpy([*arguments, *options.values()][0]))
         return call(*arguments, **options)
 
@@ -153,8 +154,9 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
             if not runs[-1]:
                 return [None] * len(flat)
     zeros, *others = runs
-    reached = [[layer.input_dim for layer in zeros if not np.array_equal(ones[layer], zeros[layer])] for ones in others]
-    return [min(sizes, default=None) for sizes in reached]
+    changed = [[layer for layer in zeros if not np.array_equal(ones[layer], zeros[layer])] for ones in others]
+    sizes = [[getattr(layer, "input_dim", None) or layer.num_tokens for layer in reached] for reached in changed]
+    return [min(each, default=None) for each in sizes]
 
 
 def make_labels(model: Any, x: Any) -> Any:

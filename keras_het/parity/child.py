@@ -9,6 +9,7 @@ A job names a folder with "model.keras" and "batch.npz", which is made if it is 
 import contextlib
 import importlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -19,6 +20,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_het.base.internals import float64, layers_of
 from keras_het.parity.arrays import ROUNDOFF
@@ -56,7 +58,7 @@ def run(job: dict[str, Any]) -> None:
     if saver := job.get("loads"):
         keras.utils.clear_session(free_memory=False)  # so that layers without a name are counted from the start
         try:
-            model = keras.saving.load_model(f"{job['folder']}/{saver}.keras", compile=False)
+            model, _ = _load(f"{job['folder']}/{saver}.keras", is_float64=False)
         except Exception as error:
             raise RuntimeError(f"the model that {saver} saved does not load: {describe_error(error)}") from error
         _record_saved(model, job, "loaded")
@@ -80,6 +82,9 @@ def _record(job: dict[str, Any]) -> None:
         for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
             if name in changes:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
+        for number, variable in enumerate(_optimizer_variables(model)):  # others than at the start
+            values = number + np.cos(np.arange(math.prod(variable.shape))).reshape(variable.shape)
+            variable.assign(ops.cast(values, variable.dtype))
         model.save(f"{path}.keras")
         _record_saved(model, job, "saved")
 
@@ -111,10 +116,18 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
         predictions = outputs_by_name(model(as_tensors(x), training=False))
     path, label = f"{job['folder']}/{job['label']}", f"{job['label']}, {kind}"
     rounding = {"saved predictions": Recording.load(f"{path}, numbers.npz").rounding.get("predictions", {})}
-    arrays = {"saved weights": store_weights(model), "saved predictions": predictions}
+    arrays = {"saved weights": store_weights(model.weights), "saved predictions": predictions}
+    arrays["saved optimizer"] = store_weights(_optimizer_variables(model))
     if os.path.exists(f"{path}.keras"):
         arrays["saved configuration"] = _configuration(f"{path}.keras")
     Recording(keras.config.backend(), arrays=arrays, rounding=rounding, label=label).save(f"{path}, {kind}.npz")
+
+
+def _optimizer_variables(model: Any) -> list[Any]:
+    optimizer = model.optimizer if model.compiled else None
+    if optimizer and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    return optimizer.variables if optimizer else []
 
 
 def _configuration(path: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from keras_het.base.tables import align_columns, number_of
 from keras_het.parity.arrays import Row
 from keras_het.parity.recording import NOT_DETERMINISTIC
 
-EXACT = ("weights", "saved weights")
+EXACT = ("weights", "saved weights", "saved optimizer")
 TABLE_ROWS = 12
 _HEAD = ["part", "name", "backends", "difference", "limit", "times rounding", "at", "values"]
 _NAMES_IN_NOTE = 5

@@ -29,9 +29,9 @@ def as_tensors(x: Any) -> Any:
 
 
 def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
-    """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" and so on."""
-    flat = keras.tree.flatten(outputs)
-    return {"" if len(flat) == 1 else f"output {number}": to_numpy(output) for number, output in enumerate(flat)}
+    """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" or "output logits"."""
+    flat = keras.tree.flatten_with_path(outputs)
+    return {f"output {'/'.join(map(str, path))}" if path else "": to_numpy(output) for path, output in flat}
 
 
 def weight_names(weights: Any) -> list[str]:
@@ -44,9 +44,9 @@ def weight_names(weights: Any) -> list[str]:
     return [path if count == 1 else f"{path}, {count}" for path, count in zip(paths, counts, strict=True)]
 
 
-def store_weights(model: Any) -> Store:
-    """Returns the weights of a model by name."""
-    return Store(zip(weight_names(model.weights), map(to_numpy, model.weights), strict=True))
+def store_weights(weights: Sequence[Any]) -> Store:
+    """Returns the values of weights by name."""
+    return Store(zip(weight_names(weights), map(to_numpy, weights), strict=True))
 
 
 @contextlib.contextmanager

@@ -171,7 +171,7 @@ class _Run:
         if precision in ("bfloat16", "float16"):
             names = ", ".join(name for name, dtype in dtypes.items() if dtype == precision)
             notes.append(f"these layers compute in {precision}, so no limit is below its rounding: {names}")
-        self.recording.precision, self.arrays["weights"] = precision, probes.store_weights(model)
+        self.recording.precision, self.arrays["weights"] = precision, probes.store_weights(model.weights)
         with equal_draws(), probes.intercept_calls(model, self._call):
             for function in (self.layers, self.predictions, self.layers_in_training, self.metrics, self.gradients):
                 for suffix, data in self.batches.items():
@@ -335,7 +335,7 @@ class _Run:
                 self.notes.append("the model has no optimizer, so it is trained by SGD(0.01)")
             copy = copy_optimizer(self.optimizer, self.model) if self.optimizer else keras.optimizers.SGD()
             self.probe = self._trainer(copy)
-        before, count = probes.store_weights(self.model), len(keras.tree.flatten(data)[0])
+        before, count = probes.store_weights(self.model.weights), len(keras.tree.flatten(data)[0])
         size, optimizer = self.recording.batch_size or count, self.probe.optimizer
         inner = [optimizer, getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", ())]
         updates = max(getattr(each, "gradient_accumulation_steps", None) or 1 for each in inner)  # batches of a change

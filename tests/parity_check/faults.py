@@ -137,6 +137,7 @@ def max_over_time(shares_ties):
 FAULTS = {
     "scaled": (same, lambda x: 1.001 * x),
     "shifted": (same, lambda x: x + 1e-3),
+    "no last column": (same, where_column(4, lambda x: 0 * x)),
     "one row": (same, where_row(3, lambda x: 1.01 * x)),
     "one entry": (same, where_entry(2, 777, lambda x: 1.001 * x)),
     "gradient 1.05": (same, gradient(1.05)),
@@ -468,6 +469,15 @@ class PlantedEmbedding(Configured, layers.Embedding):
 
 
 @register
+class ListOfOutputs(keras.Model):
+    """Model of a dict of outputs, which becomes a list."""
+
+    def call(self, x, training=None):
+        outputs = super().call(x, training=training)
+        return [*outputs.values()] if faulty() else outputs
+
+
+@register
 class PlantedPooling(Configured, layers.Layer):
     """Mean over the positions that the mask keeps, or for the fault "padding" the positions themselves."""
 
@@ -628,6 +638,10 @@ class PlantedOptimizer(Configured):
     def finalize_variable_values(self, var_list):
         if not (faulty() and self.fault == "average"):
             super().finalize_variable_values(var_list)
+
+    def save_own_variables(self, store):
+        if not (faulty() and self.fault == "no state"):
+            super().save_own_variables(store)
 
 
 @register
@@ -790,6 +804,11 @@ def siamese():
 def dicts():
     inputs = {name: keras.Input((6,), name=name) for name in ("first", "second")}
     return compiled(keras.Model(inputs, head()(planted("exchanged")(inputs)), name="model"))
+
+
+def dict_of_outputs():
+    inputs = keras.Input((6,), name="inputs")
+    return ListOfOutputs(inputs, {name: dense(name)(inputs) for name in ("left", "right")}, name="planted")
 
 
 def several(fault=None, loss="scaled"):
@@ -959,7 +978,10 @@ CASES = [
          {"x": ROWS["x"], "y": [Y, Y]}, "left", clean=False),
     Case("the loss of the second of two outputs", several, {"x": ROWS["x"], "y": [Y, Y]}, "loss", clean=False),
     Case("two inputs by name", dicts, {"x": {"first": ROWS["x"], "second": numbers(4, 6, seed=2)}, "y": Y}, "planted"),
+    Case("a dict of outputs that becomes a list", dict_of_outputs, {"x": ROWS["x"]}, ("predictions", "output")),
     # Files.
+    Case("a file: no state of the optimizer", lambda: small(optimizer=PlantedSGD(0.1, 0.9, fault="no state")), ROWS,
+         ("saved optimizer", "optimizer")),
     *(Case(f"a file: {fault}", lambda fault=fault: file_of(fault), ROWS, expected, clean=fault == "rounded")
       for fault, expected in (("forgotten", "planted/bias"), ("not loaded", "planted/bias"),
                               ("rounded", "planted/kernel"), ("no factor", "save"),
@@ -998,6 +1020,8 @@ CASES = [
     Case("made batch: the gradient of ties", lambda: series(dense("stem"), planted("gradient of ties")), None, LAST),
     Case("made batch: the largest index", lambda: tokens(embedding=PlantedEmbedding(9973, 4, fault="largest",
          name="table")), None, "table"),
+    Case("made batch: the last category", lambda: chain(layers.CategoryEncoding(5), planted("no last column"), head(),
+         dtype="int32"), None, "planted"),
     *(Case(f"made batch: {name}", lambda fault=fault: tokens(PlantedPooling(fault=fault, name="planted"), pooled=True),
            None, "planted") for name, fault in (("a mask that pooling ignores", "no mask"),
                                                 ("a row of padding alone", "empty"))),

@@ -79,7 +79,7 @@ def test_equal_backends(in_this_process, tmp_path, capsys):
     content = json.loads(result.read_text())
     assert content["status"] == 0
     twice = {"layers", "predictions", "loss", "metrics", "gradients"}
-    once = {"weights", "training", "saved weights", "saved predictions"}
+    once = {"weights", "training", "saved weights", "saved optimizer", "saved predictions"}
     assert {row["part"] for row in content["rows"]} == once | twice | {f"{part}, second batch" for part in twice}
 
 

@@ -661,36 +661,10 @@ def test_another_file_is_refused(tmp_path):
         Recording.load(tmp_path / "x.npz")
 
 
-# Planted faults.
-
-
-@pytest.mark.parametrize(("fault", "part", "name"), [
-    (lambda x: x * (1 + 1e-4), "layers", "planted (Planted)"),
-    (ops.stop_gradient, "gradients", "normal/beta"),
-])  # fmt: skip
-def test_a_planted_fault_is_found_and_named(recording, fault, part, name):
-    result = compare(recording, other(recording, fault=fault))
-    assert result.different[0].part == part
-    assert f"`{name}`" in result.answer()
-
-
 def test_a_layer_that_is_not_deterministic_is_named(recording):
     result = compare(recording, other(recording, fault=Unsteady()))
     text = "a second call of `planted/unsteady (Unsteady)` returns different outputs, so the model is not deterministic"
     assert result.answer() == f"layers on other: {text}."
-
-
-def test_a_step_that_fails_is_named_and_the_rest_is_compared(recording):
-    class Fails(layers.Layer):
-        def call(self, x, training=False):
-            if training:
-                raise NotImplementedError("no such operation")
-            return x
-
-    own = other(recording, fault=Fails())
-    assert "NotImplementedError" in own.failures["gradients"]
-    assert {"layers", "predictions"} <= set(own.arrays)
-    assert not compare(recording, own).is_equal
 
 
 # Other models.

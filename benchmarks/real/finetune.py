@@ -117,7 +117,7 @@ def train(options, task, seed, row, rate):
         outputs = layer(outputs)
     model = keras.Model(inputs, outputs)
     model.compile(keras.optimizers.Adam(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    record = heads.Record(parts, 250, after=MEASURED)
+    record = heads.Record(parts, after=MEASURED)
     with contextlib.suppress(FloatingPointError):  # the training diverged: its epochs end here
         model.fit(parts.x, parts.y, batch_size=BATCH, epochs=options.epochs, verbose=0, callbacks=[record])
     noise = 0.0 if row.startswith("Dense") else heads.deviation(model.layers[-1], extract, parts.x_test)

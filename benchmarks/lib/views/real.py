@@ -271,3 +271,17 @@ LAYERS = {
     HEAD: "head from zeros",
     "logistic regression": "logistic regression on frozen features",
 }
+
+
+def from_scratch(of):
+    """Returns accuracy and NLL of networks from random weights, at the best noisy likelihood, by set and epoch."""
+    layers = {"Dense": "`Dense`, Keras' start", "Dense from zeros": "`Dense` from zeros", "full": "head, Keras' start"}
+    layers |= {HEAD: "head from zeros"}
+    lines = [["dataset", "epoch", "measure", *layers.values(), "head over `Dense`"]]
+    for name in ("Fashion-MNIST-H", "CIFAR-10N worst"):
+        for epoch, rule in (("chosen", CHOSEN), ("last", TUNED)):
+            rows = {row["last layer"]: row for row in dicts(of("real_scratch", f"scratch {name} 4000{rule}"))}
+            for title, measure, over in (("accuracy", "accuracy", POINTS), ("NLL", "nll", NLL)):
+                cells = (value(rows[layer][measure]) for layer in layers)
+                lines.append([name, epoch, title, *cells, rows["full"][over]])
+    return lines

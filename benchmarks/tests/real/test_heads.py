@@ -1,5 +1,8 @@
 """Tables of the last layers on real labels, by hand."""
 
+import keras
+import pytest
+
 from benchmarks.real import heads
 
 
@@ -50,3 +53,8 @@ def test_the_curves_have_the_mean_of_the_seeds_after_each_epoch():
     assert head == ["last layer", "rate or C", "1", "2"]
     assert ["Dense from zeros", "0.1", "0.600", "0.400"] in rows
     assert not [row for row in rows if row[0] == heads.LOGISTIC]
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (32, 32, 3)])
+def test_the_network_from_scratch_takes_bytes_of_grey_and_of_colours(shape):
+    assert heads.body("scratch", keras.Input(shape, dtype="uint8")).shape == (None, 128)

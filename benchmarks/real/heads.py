@@ -45,7 +45,7 @@ EPOCHS = {"frozen": 60, "scratch": 10, "digits": 24}
 BATCHES = {"frozen": 256, "scratch": 64, "digits": 64}
 RATES = {
     "frozen": (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
-    "scratch": (3e-4, 1e-3, 3e-3, 1e-2),
+    "scratch": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
     "digits": (1e-3, 3e-3, 1e-2, 3e-2),
 }
 DEFAULT_RATE = 1e-3  # of Adam

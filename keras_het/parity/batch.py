@@ -72,9 +72,9 @@ def _are_finite(outputs: Any) -> bool:
 def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> Any:
     """Returns inputs for a model, in the structure that it accepts.
 
-    Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding, it has integers in its range.
-    An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries, or
-    as many as the positions that an embedding of positions has.
+    Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding or CategoryEncoding, it has
+    integers in its range. An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown
+    length has 32 entries, or as many as the positions that an embedding of positions has.
 
     The second batch reaches what random numbers do not. Floats have a row of zeros, one of rounded numbers with ties,
     one of negative and one of large numbers. Tokens have padding at the end or at the start, a row of the largest index
@@ -135,7 +135,8 @@ def _make_mask(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_s
 def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
     """Returns for each input the rows of the smallest Embedding or CategoryEncoding that it reaches, or None.
 
-    An input reaches a layer if the inputs of the layer change when the input is one instead of zero.
+    An input reaches a layer if the inputs of the layer change when the input is one instead of zero. Floats that are
+    sorted into bins first are no indices.
     """
     flat = keras.tree.flatten(inputs)
     runs: list[dict[Any, np.ndarray]] = []
@@ -154,9 +155,13 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
             if not runs[-1]:
                 return [None] * len(flat)
     zeros, *others = runs
-    changed = [[layer for layer in zeros if not np.array_equal(ones[layer], zeros[layer])] for ones in others]
-    sizes = [[getattr(layer, "input_dim", None) or layer.num_tokens for layer in reached] for reached in changed]
-    return [min(each, default=None) for each in sizes]
+    sizes = []
+    for tensor, ones in zip(flat, others, strict=True):
+        reached = [layer for layer in zeros if not np.array_equal(ones[layer], zeros[layer])]
+        if "float" in tensor.dtype:
+            reached = [layer for layer in reached if not zeros[layer].any() and np.isin(ones[layer], (0, 1)).all()]
+        sizes.append(min((getattr(layer, "input_dim", None) or layer.num_tokens for layer in reached), default=None))
+    return sizes
 
 
 def make_labels(model: Any, x: Any) -> Any:

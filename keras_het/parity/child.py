@@ -9,7 +9,6 @@ A job names a folder with "model.keras" and "batch.npz", which is made if it is 
 import contextlib
 import importlib
 import json
-import math
 import os
 import pathlib
 import re
@@ -56,7 +55,7 @@ def run(job: dict[str, Any]) -> None:
         with float64() if job["records"] == "float64" else contextlib.nullcontext():
             _record(job)
     if saver := job.get("loads"):
-        keras.utils.clear_session(free_memory=False)  # so that layers without a name are counted from the start
+        keras.utils.clear_session()  # so that layers without a name are counted from the start
         try:
             model, _ = _load(f"{job['folder']}/{saver}.keras", is_float64=False)
         except Exception as error:
@@ -83,8 +82,9 @@ def _record(job: dict[str, Any]) -> None:
             if name in changes:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
         for number, variable in enumerate(_optimizer_variables(model)):  # others than at the start
-            values = number + np.cos(np.arange(math.prod(variable.shape))).reshape(variable.shape)
-            variable.assign(ops.cast(values, variable.dtype))
+            if not variable.path.endswith("/learning_rate"):  # which is in the configuration, and can have bounds
+                values = np.resize(np.cos(np.arange(1021.0, dtype="float32")), variable.shape)
+                variable.assign(ops.cast(values + np.float32(number % 64), variable.dtype))
         model.save(f"{path}.keras")
         _record_saved(model, job, "saved")
 
@@ -109,7 +109,7 @@ def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
 
 
 def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
-    """Records the weights of a model that was "saved" or "loaded", and its predictions."""
+    """Records the weights, optimizer, predictions and configuration of a model that was "saved" or "loaded"."""
     (x, *_), _ = unpack(dict(np.load(f"{job['folder']}/batch.npz")))
     with equal_draws():
         reset_states(model)
@@ -124,10 +124,9 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
 
 
 def _optimizer_variables(model: Any) -> list[Any]:
+    """Returns the variables of the optimizer. One that Keras does not build when it loads a model has no state."""
     optimizer = model.optimizer if model.compiled else None
-    if optimizer and not optimizer.built:
-        optimizer.build(model.trainable_variables)
-    return optimizer.variables if optimizer else []
+    return optimizer.variables if optimizer and optimizer.built else []
 
 
 def _configuration(path: str) -> dict[str, Any]:

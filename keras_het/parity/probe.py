@@ -15,7 +15,7 @@ from keras_het.base.seeds import preserve_random_states
 from keras_het.parity.arrays import Store
 
 _FUNCTIONS = ("train_function", "test_function", "predict_function")  # that Keras compiles
-_AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
+_AUTOMATIC_NAME = re.compile(r"(?<=[/_]variable)_\d+(?=_|$)")
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
@@ -31,7 +31,7 @@ def as_tensors(x: Any) -> Any:
 def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
     """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" or "output logits"."""
     flat = keras.tree.flatten_with_path(outputs)
-    return {f"output {'/'.join(map(str, path))}" if path else "": to_numpy(output) for path, output in flat}
+    return {f"output {'.'.join(map(str, path))}" if path else "": to_numpy(output) for path, output in flat}
 
 
 def weight_names(weights: Any) -> list[str]:
@@ -39,12 +39,12 @@ def weight_names(weights: Any) -> list[str]:
 
     Keras counts weights without a name in each process, so this number is left out.
     """
-    paths = [_AUTOMATIC_NAME.sub("/variable", weight.path) for weight in weights]
+    paths = [_AUTOMATIC_NAME.sub("", weight.path) for weight in weights]
     counts = [paths[: number + 1].count(path) for number, path in enumerate(paths)]
     return [path if count == 1 else f"{path}, {count}" for path, count in zip(paths, counts, strict=True)]
 
 
-def store_weights(weights: Sequence[Any]) -> Store:
+def store_weights(weights: Any) -> Store:
     """Returns the values of weights by name."""
     return Store(zip(weight_names(weights), map(to_numpy, weights), strict=True))
 

@@ -18,7 +18,7 @@ from keras_het.parity.arrays import NONE, Slices, Store
 # In the order in which an error spreads.
 _COMPUTED = ("layers", "predictions", "layers in training", "loss", "metrics", "gradients", "training")
 SECOND = ", second batch"
-_SAVED = ("saved configuration", "saved weights", "saved optimizer", "saved predictions")
+_SAVED = ("saved configuration", "saved weights", "saved predictions", "saved optimizer")
 PARTS = ("weights", *_COMPUTED, *(f"{part}{SECOND}" for part in _COMPUTED), *_SAVED)
 NOT_DETERMINISTIC = "so the model is not deterministic"
 _HEADER = "header"

@@ -96,16 +96,17 @@ PARTS = [("agreement", AGREES), ("speed", [["head"], ["full"]])]
 
 @pytest.mark.parametrize("accelerator", [None, "a card"])
 def test_only_an_accelerator_has_a_result_file(accelerator, tmp_path, monkeypatch, capsys):
-    asked = []
+    asked, active = [], keras.config.backend()
     monkeypatch.setattr(gpu, "fresh", lambda backend, what: accelerator)
     monkeypatch.setattr(gpu, "measure", lambda *arguments: asked.append(arguments) or PARTS)
-    monkeypatch.setattr(sys, "argv", ["gpu", "--backends", "torch", "--output", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["gpu", "--backends", active, "--output", str(tmp_path)])
     gpu.main()
     ((backend, _, is_quick),) = asked
-    assert (backend, is_quick) == ("torch", accelerator is None)
-    assert ("torch has no accelerator here" in capsys.readouterr().out) == (accelerator is None)
+    assert (backend, is_quick) == (active, accelerator is None)
+    assert (f"{active} has no accelerator here" in capsys.readouterr().out) == (accelerator is None)
     found = {path.stem: results.read(path).machine for path in tmp_path.glob("*.json")}
-    assert found == (dict.fromkeys(["gpu_agreement_torch", "gpu_speed_torch"], accelerator) if accelerator else {})
+    names = [f"gpu_agreement_{active}", f"gpu_speed_{active}"]
+    assert found == (dict.fromkeys(names, accelerator) if accelerator else {})
 
 
 def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):

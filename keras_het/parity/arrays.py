@@ -64,7 +64,7 @@ class Slices(NamedTuple):
         """Returns the largest finite |entry| of each slice, or |difference| from another array."""
         pairs = _blocks(array, array if other is None else other)
         with np.errstate(invalid="ignore"):
-            return cls._of_blocks(array, (np.abs(x if other is None else x - y) for _, x, y in pairs))
+            return cls._from_blocks(array, (np.abs(x if other is None else x - y) for _, x, y in pairs))
 
     @classmethod
     def without_masks(cls, array: np.ndarray, other: np.ndarray) -> "Slices":
@@ -72,10 +72,10 @@ class Slices(NamedTuple):
 
         A mask is a large number that is in both arrays at the same entries, more than once.
         """
-        return cls._of_blocks(array, (_without_masks(np.abs(x), np.abs(y)) for _, x, y in _blocks(array, other)))
+        return cls._from_blocks(array, (_without_masks(np.abs(x), np.abs(y)) for _, x, y in _blocks(array, other)))
 
     @classmethod
-    def _of_blocks(cls, array: np.ndarray, blocks: Iterable[np.ndarray]) -> "Slices":
+    def _from_blocks(cls, array: np.ndarray, blocks: Iterable[np.ndarray]) -> "Slices":
         """Returns the largest number of each slice, from blocks of rows.
 
         A vector is one row. Its columns, and rows of less than 8 entries, are at least their median, because a few

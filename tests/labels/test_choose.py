@@ -149,7 +149,6 @@ def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_change
     np.testing.assert_array_equal(Y, before[1])
 
 
-@pytest.mark.smoke
 def test_the_choice_by_votes_predicts_the_classes():
     rng = np.random.default_rng(0)
     right = rng.random((240, 4)) < np.array([0.9, 0.8, 0.8, 0.4])

@@ -30,8 +30,13 @@ def as_tensors(x: Any) -> Any:
 
 def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
     """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" or "output logits"."""
-    flat = keras.tree.flatten_with_path(outputs)
-    return {f"output {'.'.join(map(str, path))}" if path else "": to_numpy(output) for path, output in flat}
+    flat = [(".".join(map(str, path)), to_numpy(output)) for path, output in keras.tree.flatten_with_path(outputs)]
+    return {f"output {path}" if path else "": array for path, array in flat if array.dtype != object}  # as of None
+
+
+def flatten_outputs(outputs: Any) -> list[Any]:
+    """Returns the outputs of a model in a list, without None."""
+    return [output for output in keras.tree.flatten(outputs) if output is not None]
 
 
 def weight_names(weights: Any) -> list[str]:
@@ -132,7 +137,7 @@ class Probe(keras.Model):
             if not self.shapes:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
             factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in self.shapes]
-            outputs = zip(keras.tree.flatten(y_pred), factors, strict=True)
+            outputs = zip(flatten_outputs(y_pred), factors, strict=True)
             means = [ops.mean(ops.multiply(ops.cast(output, "float32"), each)) for output, each in outputs]
             return sum([*means, *self.model.losses])
 

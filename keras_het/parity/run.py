@@ -366,7 +366,7 @@ class _Run:
             self.notes.append(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
         with probes.preserve_values(self.model.variables):  # a draw changes a seed
             outputs = [] if has_loss else self.model(probes.as_tensors(self.data[0]), training=False)
-        shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
+        shapes = [tuple(output.shape[1:]) for output in probes.flatten_outputs(outputs)]
         probe = probes.Probe(self.model, shapes=shapes)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe

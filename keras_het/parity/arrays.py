@@ -263,7 +263,8 @@ def _mismatch(a: np.ndarray | None, b: np.ndarray | None) -> str:
 
 
 def _matrix(array: np.ndarray) -> np.ndarray:
-    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1] if array.ndim else 1)
+    *rows, columns = [size for size in array.shape if size != 1] or [1]  # depthwise kernels end in an axis of length 1
+    return array.reshape(math.prod(rows), columns)
 
 
 def _blocks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

@@ -138,12 +138,13 @@ def test_small_numbers_have_limits_of_their_own():
         small = scale * wide * np.where(np.broadcast_to(scale, wide.shape) == 1.0, 1.001, 1.0)
         noise = Slices.of(1e-7 * scale * wide)
         found = measure(scale * wide, small, [noise], tolerance=1e-5, roundoff=2.0**-24)
-        assert found.ratio > 50
-        assert found.fraction == 0.5
+        assert (found.ratio > 50, found.fraction) == (True, 0.5)
         assert measure(scale * wide, scale * wide * (1 + 1e-7), [noise], tolerance=1e-5, roundoff=2.0**-24).ratio < 0.1
     vector = np.concatenate([np.full(3, 1e6), np.ones(5)])
     small = vector * np.where(vector > 1, 1.0, 1.001)
     assert measure(vector, small, [Slices.of(1e-7 * vector)], tolerance=1e-5).ratio > 50
+    change = 1e-3 * ((np.arange(8) == 2)[:, None] ^ (np.arange(16) == 3))[..., None]  # but not at (2, 3), by chance
+    assert measure(np.ones((8, 16, 1)), 1 + 2e-3 * np.ones((8, 16, 1)), [Slices.of(change)]).fraction == 0
 
 
 @pytest.mark.once
@@ -153,8 +154,7 @@ def test_the_worst_entry_is_found_in_a_large_array():
     b[2500, 17] += 0.5
     stored = Store({"a": a, "b": b, "small": np.arange(3)})
     found = measure(stored["a"], stored["b"], tolerance=1e-5)
-    assert found.at == (2500, 17)
-    assert found.values == (a[2500, 17], b[2500, 17])
+    assert (found.at, found.values) == ((2500, 17), (a[2500, 17], b[2500, 17]))
     assert found.fraction == pytest.approx(1 / a.size)
 
 

@@ -220,6 +220,7 @@ def measure(
 
 
 def _without_masks(sizes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Sets masks in `sizes`, (R, C), to zero in place, and returns it. `others` has the sizes of the other array."""
     if np.any(sizes >= _MASK):
         with np.errstate(over="ignore", invalid="ignore"):
             short, other_short = sizes.astype("f4"), others.astype("f4")  # float64 keeps what is masked

@@ -160,11 +160,6 @@ class Row(NamedTuple):
         return self.difference / self.limit if self.limit and np.isfinite(self.difference) else np.inf
 
     @property
-    def place(self) -> str:
-        """The part, and the name if there is one."""
-        return f"{self.part}, `{self.name}`" if self.name else self.part
-
-    @property
     def array(self) -> str:
         """The array in words, such as "gradients of `head/kernel`"."""
         return f"{self.part} of `{self.name}`" if self.name else self.part

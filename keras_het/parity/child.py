@@ -9,7 +9,6 @@ A job names a folder with "model.keras" and "batch.npz", which is made if it is 
 import contextlib
 import importlib
 import json
-import os
 import pathlib
 import re
 import sys
@@ -109,7 +108,7 @@ def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
 
 
 def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
-    """Records the weights, optimizer, predictions and configuration of a model that was "saved" or "loaded"."""
+    """Records the weights, optimizer and predictions of a model that was "saved" or "loaded"."""
     (x, *_), _ = unpack(dict(np.load(f"{job['folder']}/batch.npz")))
     with equal_draws():
         reset_states(model)
@@ -118,8 +117,6 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
     rounding = {"saved predictions": Recording.load(f"{path}, numbers.npz").rounding.get("predictions", {})}
     arrays = {"saved weights": store_weights(model.weights), "saved predictions": predictions}
     arrays["saved optimizer"] = store_weights(_optimizer_variables(model))
-    if os.path.exists(f"{path}.keras"):
-        arrays["saved configuration"] = _configuration(f"{path}.keras")
     Recording(keras.config.backend(), arrays=arrays, rounding=rounding, label=label).save(f"{path}, {kind}.npz")
 
 
@@ -127,23 +124,6 @@ def _optimizer_variables(model: Any) -> list[Any]:
     """Returns the variables of the optimizer. One that Keras does not build when it loads a model has no state."""
     optimizer = model.optimizer if model.compiled else None
     return optimizer.variables if optimizer and optimizer.built else []
-
-
-def _configuration(path: str) -> dict[str, Any]:
-    """Returns the configuration in a file as text: of every layer by name, and of the model."""
-    with zipfile.ZipFile(path) as archive:
-        config = json.loads(archive.read("config.json"), object_hook=_without_backend)
-    parts = {"": config}
-    with contextlib.suppress(KeyError, TypeError):  # a model of another class has a configuration of its own
-        parts = {each["config"]["name"]: each for each in config["config"]["layers"]}
-        parts[""] = {**config, "config": {**config["config"], "layers": [*parts]}}
-    return {name: np.array(json.dumps(each, sort_keys=True)) for name, each in parts.items()}
-
-
-def _without_backend(config: dict) -> dict:
-    """Returns a part of a configuration without the names of modules and numbers of objects."""
-    lost = ("module", "registered_name", "build_config", "compile_config", "shared_object_id")
-    return {name: value for name, value in config.items() if name not in lost}
 
 
 def rewrite(path: str, change: Callable[[dict], dict]) -> str:

@@ -9,7 +9,7 @@ from keras_het.base.tables import align_columns, number_of
 from keras_het.parity.arrays import Row
 from keras_het.parity.recording import NOT_DETERMINISTIC
 
-EXACT = ("weights", "saved weights", "saved optimizer")
+EXACT = ("weights", "saved configuration", "saved weights", "saved optimizer")
 TABLE_ROWS = 12
 _HEAD = ["part", "name", "backends", "difference", "limit", "times rounding", "at", "values"]
 _NAMES_IN_NOTE = 5
@@ -102,7 +102,7 @@ class Comparison:
 
     def _describe(self, first: Row) -> str:
         """Returns which backend differs, and where first."""
-        where = first.place
+        where = f"{first.part}, `{first.name}`" if first.name else first.part
         trained = {row.name for row in self.rows if row.part == "gradients"}
         if first.part.startswith("gradients"):
             names = list(dict.fromkeys(row.name for row in self.rows if row.part == first.part))
@@ -123,14 +123,8 @@ class Comparison:
 
     def _culprit(self, first: Row) -> str:
         """Returns which backend differs from the others, or which two differ."""
-        if first.part.startswith("saved"):
-            alike = [row for row in self.different if row[:2] == first[:2]]
-            pairs = [[label.rpartition(", ")[0] for label in (row.first, row.second)] for row in alike]
-            saver, loader = pairs[0]
-            if first.part == "saved configuration":
-                savers = set.intersection(*map(set, pairs))
-                named = f"{saver} and {loader} save different files"
-                return f"{savers.pop()} saves another file" if len(savers) == 1 else named
+        if first.second.endswith(", loaded"):
+            saver, loader = (label.rpartition(", ")[0] for label in (first.first, first.second))
             return f"a model that {saver} saves and {loader} loads is not the same"
         rows = [row for row in self.rows if row[:2] == first[:2]]
         own = sorted({row.first for row in rows if row.second == f"{row.first} float64" and row.ratio > 1})

@@ -92,7 +92,7 @@ def parts_for_float64(result: Comparison) -> list[str]:
     if first and first.part in _FORWARD and first.difference > _FEW_BITS[1] and result.odd_one(first):
         return []
     rows = (row for row in result.rows if max(row.ratio, row.rounding / BLURRED, row.blur / BLURRED) > 1)
-    parts = list(dict.fromkeys(row.part for row in rows))
+    parts = list(dict.fromkeys(row.part for row in rows if row.part not in EXACT))
     return ["predictions", *parts] if parts else []  # which show how exact float64 is
 
 
@@ -223,7 +223,8 @@ class _Judge:
 
     def failures(self) -> Iterator[str]:
         """Yields the parts that a backend could not compute, or that its recording lacks."""
-        parts = [part for part in PARTS if any(part in each.arrays for each in self.backends.values())]
+        known = {part for each in self.backends.values() for part in each.arrays}
+        parts = [part for part in PARTS if part in known and part not in EXACT]
         for label, each in self.backends.items():
             missing = {part: "not in the recording" for part in parts if not each.has(part)}
             yield from (f"{part} on {label}: {text}" for part, text in (each.failures or missing).items())
@@ -308,18 +309,9 @@ def _blur(numbers: Numbers) -> float:
     return max((rounding.relative_to(array) for array, rounding in numbers.values() if not has_nan(array)), default=0.0)
 
 
-def _in_order(lists: Iterable[Iterable[str]]) -> list[str]:
-    """Returns the names of several lists, each once, and after the name before it in its list."""
-    merged: list[str] = []
-    for names in lists:
-        at, known = 0, set(merged)
-        for name in names:
-            if name not in known:
-                merged.insert(at, name)
-            elif merged[at : at + 1] != [name]:
-                at = merged.index(name)
-            at += 1
-    return merged
+def _in_order(lists: Iterable[Collection[str]]) -> Iterable[str]:
+    """Returns the names of several lists, each once, in the order of the longest list: shorter ones lack layers."""
+    return dict.fromkeys(itertools.chain(*sorted(lists, key=len, reverse=True)))
 
 
 def _uncalled(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
@@ -350,5 +342,3 @@ def _notes(rows: list[Row], omitted: Iterable[str]) -> Iterator[str]:
     if weights := dict.fromkeys(row.name for row in rows if row.part == "weights" and row.ratio > 1):
         remedy = "Use `record(model, start=other)`. If both backends loaded one file, it does not hold these weights"
         yield f"these starting weights differ, so all later numbers differ: {some(weights)}. {remedy}"
-    if infinite := dict.fromkeys(row.place for row in rows if row.message):
-        yield f"these arrays cannot be compared on some backends: {some(infinite)}"

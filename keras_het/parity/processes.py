@@ -110,13 +110,13 @@ def compare_file(
         result = judge(*recordings.values()) if convicted else result
         shapes = [f"{name} {a.shape}" for name, a in recordings[first].batch.items() if not name.startswith("second")]
         saved = [row for pair in session.files() for row in judge(*pair).rows]
-        saved = [row for row in saved if row.difference or row.part != "saved configuration"]
+    rows = [row for row in result.rows if row.difference or row.part != "saved configuration"]
     made = f"the batch was made from the model's inputs: {', '.join(shapes)}; {_SECOND}; --data FILE gives your own"
     notes = [*([] if data else [made]), *result.notes]
     if lost := dict.fromkeys(row.name for row in saved if row.part == "saved weights" and row.ratio > 1):
         notes.append(f"weights that change when the model is saved and loaded: {', '.join(lost)}")
     failures = [*result.failures, *(f"{label}: {text}" for label, text in session.failures.items())]
-    return dataclasses.replace(result, rows=[*result.rows, *saved], notes=notes, failures=failures)
+    return dataclasses.replace(result, rows=[*rows, *saved], notes=notes, failures=failures)
 
 
 def record_file(
@@ -170,6 +170,8 @@ class _Session(tempfile.TemporaryDirectory):
             self.failures[label] = error
         if kind == "numbers" and recording:
             self.recordings[label] = recording
+            if (file := self.folder / f"{label}.keras").exists():
+                recording.arrays["saved configuration"] = _configuration(file)
         elif kind == "float64":
             self.recordings[label].float64 = recording
         for part, named in recording.rounding.items() if kind == "roundings" and recording else ():
@@ -203,6 +205,23 @@ def run_child(folder: pathlib.Path, backend: str, job: dict[str, Any]) -> str | 
     text = f"exit status {done.returncode}. {done.stderr.strip()[-_LAST_LETTERS:]}"
     text = error.read_text() if error.exists() else text
     return text + (" If the layer is your own, add --import MODULE with its module" if UNKNOWN_LAYER in text else "")
+
+
+def _configuration(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Returns the configuration in a file as text: of every layer by name, and of the model."""
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"), object_hook=_without_backend)
+    parts = {"": config}
+    with contextlib.suppress(KeyError, TypeError):  # a model of another class has a configuration of its own
+        parts = {each["config"]["name"]: each for each in config["config"]["layers"]}
+        parts[""] = {**config, "config": {**config["config"], "layers": [*parts]}}
+    return {name: np.array(json.dumps(each, sort_keys=True)) for name, each in parts.items()}
+
+
+def _without_backend(config: dict) -> dict:
+    """Returns a part of a configuration without the names of modules and numbers of objects."""
+    lost = ("module", "registered_name", "build_config", "compile_config", "shared_object_id")
+    return {name: value for name, value in config.items() if name not in lost}
 
 
 def _asks_for_float64(model: pathlib.Path) -> bool:

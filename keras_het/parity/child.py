@@ -13,7 +13,6 @@ import pathlib
 import re
 import sys
 import zipfile
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -28,7 +27,7 @@ from keras_het.parity.probe import as_tensors, outputs_by_name, store_weights, w
 from keras_het.parity.recording import Recording
 from keras_het.parity.run import describe_error, record
 
-_BACKEND_OPTIMIZER = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
+_BACKEND_OPTIMIZER = re.compile(r'keras\.src\.backend\.(\w+)\.optimizers[\w.]*",\s*"class_name":\s*"(\w+)"')
 
 
 def main(path: str) -> int:
@@ -90,16 +89,15 @@ def _record(job: dict[str, Any]) -> None:
 
 def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
     """Returns the model in a file, and notes on what was changed in it."""
-    with zipfile.ZipFile(path) as archive:
-        match = _BACKEND_OPTIMIZER.search(archive.read("config.json").decode())
-    for change in [use_float64] * is_float64 + [use_active_optimizer] * bool(match):
-        path = rewrite(path, change)
-    model = keras.saving.load_model(path)
+    with zipfile.ZipFile(path) as archive:  # Keras 3.15 saves the class of PyTorch alone
+        optimizers = _BACKEND_OPTIMIZER.findall(archive.read("config.json").decode())
+    with keras.saving.custom_object_scope({name: getattr(keras.optimizers, name) for _, name in optimizers}):
+        model = keras.saving.load_model(_rewrite_in_float64(path) if is_float64 else path)
     for layer in layers_of(model) if is_float64 else ():  # that have a dtype outside the configuration
         if layer.compute_dtype in ROUNDOFF and not getattr(layer, "quantization_mode", None):
             layer.dtype_policy = "float64"
     text = "the file names an optimizer of {} alone. To train on another backend, compile the model again"
-    notes = [text.format(match[1])] if match else []
+    notes = [text.format(optimizers[0][0])] if optimizers else []
     if model.compiled and not hasattr(model, "optimizer"):  # Keras does not call an own `compile`
         model.compiled = False
         text = "the model is not compiled when it is loaded, because its own `compile` has no `compile_from_config`"
@@ -126,30 +124,23 @@ def _optimizer_variables(model: Any) -> list[Any]:
     return optimizer.variables if optimizer and optimizer.built else []
 
 
-def rewrite(path: str, change: Callable[[dict], dict]) -> str:
-    """Writes a copy of the model's file with every part of its configuration changed, and returns the path."""
-    target = f"{path.removesuffix('.keras')}-rewritten.keras"
+def _rewrite_in_float64(path: str) -> str:
+    """Writes a copy of the model's file whose layers compute in float64, and returns the path."""
+    target = f"{path.removesuffix('.keras')}-float64.keras"
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
         for member in source.infolist():
             content = source.read(member)
             if member.filename == "config.json":
-                content = json.dumps(json.loads(content, object_hook=change)).encode()
+                content = json.dumps(json.loads(content, object_hook=_use_float64)).encode()
             copy.writestr(member, content)
     return target
 
 
-def use_float64(config: dict) -> dict:
+def _use_float64(config: dict) -> dict:
     """Returns a part of a configuration with float64 for the dtype of a layer."""
     if str(config.get("class_name", "")).endswith("DTypePolicy") and "mode" not in config["config"]:  # not of int8
         return {**config, "config": {**config["config"], "name": "float64"}}
     return config | ({"dtype": "float64"} if str(config.get("dtype")) in ROUNDOFF else {})
-
-
-def use_active_optimizer(config: dict) -> dict:
-    """Returns a part of a configuration with Keras' optimizer, for the class of PyTorch alone that Keras 3.15 saves."""
-    if _BACKEND_OPTIMIZER.search(str(config.get("module", ""))):
-        return {**config, "module": "keras.optimizers", "registered_name": None}
-    return config
 
 
 if __name__ == "__main__":

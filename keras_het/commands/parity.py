@@ -77,7 +77,7 @@ def _record(options: argparse.Namespace, files: list[str], plan: dict[str, Any])
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:
-    numbers = ("difference", "limit", "rounding")
+    numbers = ("difference", "limit", "rounding", "blur")
     rows = [row._asdict() | {name: min(getattr(row, name), 1e308) for name in numbers} for row in result.rows]
     rows = [row | {"values": list(map(repr, row["values"]))} for row in rows]
     names = ("unjudged", "notes", "failures", "versions")

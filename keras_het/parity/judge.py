@@ -13,13 +13,11 @@ from keras_het.parity.comparison import EXACT, Comparison, join, some
 from keras_het.parity.recording import PARTS, SECOND, Recording
 
 BLURRED = 1e-3  # with a larger relative rounding, float32 hides faults that float64 shows
-UNKNOWN = 1e-2  # with a larger one, float32 hides a fault of ten percent
 _LOW_PRECISION = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # four units in the last place
 _CONSTANTS = 2.0**-26  # a model in float64 can have constants in float32, such as a learning rate
 _NEGLIGIBLE = 1e-6  # of the rounding in float32: smaller differences in float64 do not show in float32
 _COARSE = 10.0  # times the rounding of the other backends and of float64: the rounding of fewer bits
 _INSIDE = 10.0  # roundings inside an operation, as in a softmax next to 0 or 1, exceed what changed inputs show
-_ZERO = 1e-3  # of the rounding in float32
 _FEW_BITS = 2.0**-14, 2.0**-5  # errors of TensorFloat-32 and bfloat16, not of float32
 _REDUCED = (
     "as TensorFloat-32 (10 bits) or bfloat16 (7 bits) do. float64 agrees, so turn off reduced precision to compare "
@@ -137,17 +135,19 @@ class _Judge:
         if len(exact) < len(numbers):
             is_coarse = any(_coarseness(part, label, numbers, {}) > 1 for label in numbers)
             blur = np.inf if is_coarse else _blur(numbers)
-            is_judged = blur <= UNKNOWN or not any(row.difference for row in rows)
-            return [row._replace(is_judged=is_judged or row.ratio > 1, blur=blur) for row in rows]
-        is_zero = _vanishes(numbers, exact)
+            return [row._replace(blur=blur if any(each.difference for each in rows) else 0.0) for row in rows]
+        # Of an array that is zero in theory, float64 leaves a millionth: the gradient of a bias before a normalization.
+        # The gradient of a softmax of one key is not the same zero on each backend.
+        size = _largest(numbers)
+        is_zero = 0.0 < size < np.inf and _largest(exact) <= _NEGLIGIBLE * size
         if is_zero and (all(row.ratio <= 1 for row in rows) or self._is_tiny(part, numbers)):
             return [row._replace(limit=max(row.limit, row.difference)) for row in rows]
         # If float64 is float32 in a part, as a resized image on TensorFlow, the error spreads like rounding.
         share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
-        # Arrays that stay in float32 on some backends, such as a mask, are compared as numbers.
-        doubles = {
-            label: (_widened(array), own.join(numbers[label][1].times(share))) for label, (array, own) in exact.items()
-        }
+        doubles = {}
+        for label, (array, own) in exact.items():  # some stay in float32 on some backends, such as a mask
+            double = array.astype("float64") if array.dtype.kind == "f" else array
+            doubles[label] = double, own.join(numbers[label][1].times(share))
         in_float64 = self._pairs(part, name, doubles, ["float64"])
         if any(row.ratio > 1 for row in in_float64):
             return [max(pair, key=lambda row: row.ratio) for pair in zip(rows, in_float64, strict=True)]
@@ -156,19 +156,19 @@ class _Judge:
                 (a, b), roundings = (doubles[label][0] for label in pair), [exact[label][1] for label in pair]
                 error = measure(a, b, roundings, roundoff=ROUNDOFF["float64"])
                 self.impurity = max(self.impurity, error.difference if error.ratio > 1 else 0.0)
-        own = []
+        own_rows = []
         for label, (array, rounding) in numbers.items():
             rounding = rounding.times(1.0 / max(1.0, _coarseness(part, label, numbers, exact)))
-            own.append(self._own(part, name, label, array, rounding, doubles[label][0]))
-        convicted = [row for row in own if row.ratio > 1]
-        is_another_function = len(convicted) == len(own) and all(row.ratio <= 1 for row in rows)
+            own_rows.append(self._own(part, name, label, array, rounding, doubles[label][0]))
+        convicted = [row for row in own_rows if row.ratio > 1]
+        is_another_function = len(convicted) == len(own_rows) and all(row.ratio <= 1 for row in rows)
         if convicted and not is_another_function:
             return [*rows, *convicted]
         if worst := max(row.difference if row.ratio > 1 else 0.0 for row in rows):
             self.excused[rows[0].array] = worst
-        hidden = _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
-        is_judged = is_zero or hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
-        return [row._replace(limit=max(row.limit, row.difference), is_judged=is_judged) for row in rows]
+        hidden = _INSIDE * _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
+        blur = 0.0 if is_zero or not any(row.difference for row in rows) else hidden
+        return [row._replace(limit=max(row.limit, row.difference), blur=blur) for row in rows]
 
     def _is_tiny(self, part: str, numbers: Numbers) -> bool:
         """True if an array is tiny beside the others of its part, so that it can be rounding alone."""
@@ -178,7 +178,7 @@ class _Judge:
     def _own(self, part: str, name: str, label: str, single: Any, rounding: Slices, double: Any) -> Row:
         """Returns the row of a backend's own numbers in float32 and float64."""
         wide = [rounding.times(_INSIDE)]
-        row = self._measure(part, single, double.astype(single.dtype), wide, [self.backends[label].precision])
+        row = self._measure(single, double.astype(single.dtype), wide, [self.backends[label].precision])
         if row.ratio > 1:  # only its first error tells, because an error spreads
             is_reduced = _FEW_BITS[0] < row.difference < _FEW_BITS[1]
             text = f"{label} seems to compute `{name}` with {-np.log2(row.difference):.0f} bits, {_REDUCED}"
@@ -190,17 +190,15 @@ class _Judge:
         for pair in itertools.combinations(numbers, 2):
             (a, b), roundings = zip(*(numbers[label] for label in pair), strict=True)
             used = precisions or [self.backends[label].precision for label in pair]
-            row = measure(a, b) if part in EXACT else self._measure(part, a, b, roundings, used)
+            row = measure(a, b) if part in EXACT else self._measure(a, b, roundings, used)
             if row.message == "NaN":
                 row = row._replace(message=describe_nan(numbers))
             rows.append(row._replace(part=part, name=name, first=pair[0], second=pair[1]))
         return rows
 
-    def _measure(self, part: str, a: Any, b: Any, roundings: Sequence[Slices], precisions: Sequence[str]) -> Row:
+    def _measure(self, a: Any, b: Any, roundings: Sequence[Slices], precisions: Sequence[str]) -> Row:
         precision = next(name for name in ROUNDOFF if name in precisions)
         roundoff, low = max(ROUNDOFF[precision], _CONSTANTS), _LOW_PRECISION.get(precision, 0.0)
-        if precision == "float64" and part == "training":  # Adam on TensorFlow has its powers of beta in float32
-            low = self.tolerance
         return measure(a, b, roundings, tolerance=self.tolerance, roundoff=roundoff, slice_tolerance=low)
 
     def notes(self, uncalled: Iterable[tuple[Any, ...]]) -> Iterator[str]:
@@ -263,24 +261,11 @@ def _check_same_model(first: Recording, other: Recording) -> None:
         refuse_if(row.ratio > 1, "recordings", rule, received)
 
 
-def _widened(array: Any) -> Any:
-    return array.astype("float64") if array.dtype.kind == "f" else array
-
-
 def _describe_lost_name(labels: Sequence[str], names: Sequence[Collection[str]]) -> str:
     """Returns the first names that only one of two recordings has, if both have one, as if a layer lost its name."""
     alone = [next((name for name in names[i] if name not in names[1 - i]), None) for i in (0, 1)]
     text = f"`{alone[0]}` exists on {labels[0]} only, `{alone[1]}` on {labels[1]} only"
     return "" if None in alone else f"{text}. If it is one layer, does its `get_config` return the name?"
-
-
-def _vanishes(numbers: Numbers, exact: Numbers) -> bool:
-    """True if float64 leaves a millionth of an array, which is zero in theory.
-
-    Such is the gradient of a bias before a normalization. The gradient of a softmax of one key is not the same zero on
-    each backend.
-    """
-    return 0.0 < _largest(numbers) < np.inf and _largest(exact) <= _NEGLIGIBLE * _largest(numbers)
 
 
 def _largest(numbers: Numbers) -> float:

@@ -164,8 +164,6 @@ class GradientStore(keras.optimizers.Optimizer):
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         """Stores gradients."""
-        if trainable_variables is not None:
-            self.build(trainable_variables)
         for stored, gradient in zip(self.gradients, grads, strict=True):
             if gradient is not None:
                 stored.assign(ops.cast(ops.convert_to_tensor(gradient), stored.dtype))

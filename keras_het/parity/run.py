@@ -19,7 +19,7 @@ from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer, check_number
 from keras_het.parity import probe as probes
-from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
+from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, measure
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.draws import equal_draws, reset_states
 from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, SECOND, Recording
@@ -214,8 +214,7 @@ class _Run:
         part, tolerance = ("layers", 0.0) if is_layers else ("loss", 100.0 * ROUNDOFF[self.recording.precision])
         again = Store((name, array) for other, name, array in function(self._start(data)) if other == part)
         for name, array in self.arrays.get(part + self.suffix, Store()).items():
-            other = again.get(name)
-            if other is None or not (is_equal(array, other) or measure(array, other, tolerance=tolerance).ratio <= 1):
+            if measure(array, again.get(name), tolerance=tolerance).ratio > 1:
                 what = f"call of `{name}` returns different outputs" if is_layers else "training step has another loss"
                 self.recording.failures[f"{function.__name__}{self.suffix}"] = f"a second {what}, {NOT_DETERMINISTIC}"
                 break
@@ -275,7 +274,7 @@ class _Run:
         """Yields the outputs of layers in training that are not those at inference."""
         known, recorded = (self.arrays.get(f"layers{text}{self.suffix}", Store()) for text in ("", " in training"))
         for _, name, array in self.layers(data, training=True):
-            if name not in known or name in recorded or not is_equal(array, known[name]):
+            if name in recorded or measure(array, known.get(name)).difference:
                 yield "layers in training", name, array
 
     def predictions(self, data: tuple) -> Arrays:

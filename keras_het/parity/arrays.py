@@ -68,19 +68,12 @@ class Slices(NamedTuple):
 
     @classmethod
     def without_masks(cls, array: np.ndarray, other: np.ndarray) -> "Slices":
-        """Returns the largest finite |entry| of each slice of the first array, but for masks.
-
-        A mask is a large number that is in both arrays at the same entries, more than once.
-        """
+        """Returns the sizes of the slices without masks: large numbers at the same entries of both, more than once."""
         return cls._from_blocks(array, (_without_masks(np.abs(x), np.abs(y)) for _, x, y in _blocks(array, other)))
 
     @classmethod
     def _from_blocks(cls, array: np.ndarray, blocks: Iterable[np.ndarray]) -> "Slices":
-        """Returns the largest number of each slice, from blocks of rows.
-
-        A vector is one row. Its columns, and rows of less than 8 entries, are at least their median, because a few
-        roundings can all be small by chance.
-        """
+        """Returns the largest number of each slice, from blocks of rows."""
         parts, columns = [np.zeros((0, 1))], np.zeros(_matrix(array).shape[1])
         for sizes in blocks:
             sizes[~np.isfinite(sizes)] = 0.0
@@ -88,6 +81,7 @@ class Slices(NamedTuple):
             columns = np.maximum(columns, sizes.max(0, initial=0.0))
         rows = np.concatenate(parts)
         least = np.median(rows, keepdims=True)[0] if rows.size else np.zeros(1)
+        # A few roundings can all be small by chance, so columns of a vector and short rows are at least their median.
         if len(rows) == 1 and columns.size:
             columns = np.maximum(columns, np.median(columns))
         rows = rows if columns.size >= _FEW or not rows.size else np.maximum(rows, np.median(rows))
@@ -176,10 +170,6 @@ def measure(
 
     The largest of the measured `roundings` counts, and at least 4 `roundoff`, the unit in the last place. `tolerance`
     is relative to the entry, and `slice_tolerance` to its row or column. Integers without a rounding must be equal.
-
-    Example:
-        >>> measure(np.array([1.0, 4.0]), np.array([1.0, 3.0]), tolerance=0.1)[4:9]
-        (0.25, 0.1, 0.0, (1,), (4.0, 3.0))
     """
     if message := _mismatch(a, b):
         return Row(difference=np.inf, message=message)

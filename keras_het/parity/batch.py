@@ -11,7 +11,7 @@ from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.criteria.criterion import Criterion
-from keras_het.parity.probe import as_tensors, intercept_calls, preserve_values, to_numpy
+from keras_het.parity.probe import as_tensors, flatten_outputs, intercept_calls, preserve_values, to_numpy
 
 EXAMPLES, SEED = 4, 2021
 UNKNOWN_LENGTH = 32
@@ -65,8 +65,7 @@ def make_batch(model: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _are_finite(outputs: Any) -> bool:
-    flat = keras.tree.flatten(outputs)
-    return all(np.all(np.isfinite(to_numpy(output))) for output in flat if output is not None)
+    return all(np.all(np.isfinite(to_numpy(output))) for output in flatten_outputs(outputs))
 
 
 def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> Any:
@@ -167,11 +166,7 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
 def make_labels(model: Any, x: Any) -> Any:
     """Returns labels that fit the losses of a compiled model, or None if the model has no loss.
 
-    Labels are classes, one-hot classes, zeros and ones, sequences of classes for CTC, or standard normal numbers in the
-    shape of the output.
-
-    Raises:
-        ValueError: for a loss that is not from Keras or this package, or does not fit the labels, or is not finite.
+    Raises a ValueError for a loss that is not from Keras or this package, or does not fit the labels, or is not finite.
     """
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:

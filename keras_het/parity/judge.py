@@ -77,7 +77,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
     rows = [row for row in rows if not (row.message and row[:2] in uncalled)]
     refuse_if(not rows, "recordings", "have an array to compare", "none")
     own = [note for each in (*recordings, *exact) for note in each.notes]
-    notes = list(dict.fromkeys([*judge.notes(uncalled), *own, *_notes(rows, omitted)]))
+    notes = list(dict.fromkeys([*judge.notes(rows, uncalled, omitted), *own]))
     versions, is_exact = list_versions([*recordings, *exact]), len(exact) == len(recordings)
     precision = next(name for name in ROUNDOFF if any(each.precision == name for each in recordings))
     numbers = rows, notes, list(judge.failures()), versions, judge.nan[False], is_exact
@@ -106,7 +106,6 @@ class _Judge:
     def __init__(self, backends: dict[str, Recording], tolerance: float) -> None:
         self.backends, self.tolerance = backends, tolerance
         self.nan: dict[bool, list[str]] = {False: [], True: []}  # {of a second batch: arrays with NaN on all}
-        self.missing: dict[tuple[Any, ...], list[str]] = {}  # {(part, name): backends without this array}
         self.excused: dict[str, float] = {}
         self.few_bits: dict[str, str] = {}
         self.impurity = 0.0  # error of outputs in float64 that rounding does not explain
@@ -115,7 +114,6 @@ class _Judge:
         """Returns the rows of an array: of every pair of backends, and of a backend that its own float64 convicts."""
         results = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
         numbers = {label: result for label, result in results.items() if result}
-        self.missing[part, name] = [label for label in results if label not in numbers]
         rows: list[Row] = []
         for pair in itertools.combinations(results, 2):
             if len(numbers.keys() & set(pair)) == 1:
@@ -201,13 +199,21 @@ class _Judge:
         roundoff, low = max(ROUNDOFF[precision], _CONSTANTS), _LOW_PRECISION.get(precision, 0.0)
         return measure(a, b, roundings, tolerance=self.tolerance, roundoff=roundoff, slice_tolerance=low)
 
-    def notes(self, uncalled: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-        """Yields what float64 excused or could not judge, backends that compute in few bits, and uncalled layers."""
+    def notes(self, rows: list[Row], uncalled: Iterable[tuple[Any, ...]], omitted: Collection[str]) -> Iterator[str]:
+        """Yields what is not compared, what float64 excused or could not judge, and causes of differences."""
+        if omitted:
+            yield f"layers inside a loop are compared as part of the layer around them: {some(omitted)}"
+        if weights := dict.fromkeys(row.name for row in rows if row.part == "weights" and row.ratio > 1):
+            remedy = (
+                "Use `record(model, start=other)`. If both backends loaded one file, it does not hold these weights"
+            )
+            yield f"these starting weights differ, so all later numbers differ: {some(weights)}. {remedy}"
         lacking: dict[str, dict[str, None]] = {}
-        for place in uncalled:
-            lacking.setdefault(join(self.missing[place]), {})[place[1]] = None
-        for labels, names in lacking.items():
-            yield f"not called on {labels}, while the next numbers agree: {some(names)}"
+        for part, name in uncalled:
+            labels = [label for label, each in self.backends.items() if each.has(part) and not each.find(part, name)]
+            lacking.setdefault(join(labels), {})[name] = None
+        for text, names in lacking.items():
+            yield f"not called on {text}, while the next numbers agree: {some(names)}"
         yield from filter(None, self.few_bits.values())
         if self.nan[True]:
             yield f"these are NaN on every backend, and are not compared: {some(self.nan[True])}"
@@ -313,17 +319,6 @@ def _uncalled(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
 
 
 def _is_left_out(name: str, omitted: Container[str], skip: Iterable[str]) -> bool:
-    """True for a layer in a loop (5 calls, or one trace on JAX), and for a layer to skip, its layers and weights.
-
-    Names are such as "block/dense (Dense), call 2" and "block/dense/kernel, step 2".
-    """
+    """True for a layer in a loop (5 calls, or one trace on JAX), and for a layer to skip, its layers and weights."""
     path = name.partition(" (")[0].partition(", ")[0].split("/")
     return name.partition("), ")[0].removesuffix(")") + ")" in omitted or not set(skip).isdisjoint(path)
-
-
-def _notes(rows: list[Row], omitted: Iterable[str]) -> Iterator[str]:
-    if omitted:
-        yield f"layers inside a loop are compared as part of the layer around them: {some(omitted)}"
-    if weights := dict.fromkeys(row.name for row in rows if row.part == "weights" and row.ratio > 1):
-        remedy = "Use `record(model, start=other)`. If both backends loaded one file, it does not hold these weights"
-        yield f"these starting weights differ, so all later numbers differ: {some(weights)}. {remedy}"

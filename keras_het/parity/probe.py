@@ -55,11 +55,8 @@ def store_weights(weights: Any) -> Store:
 
 
 @contextlib.contextmanager
-def preserve_model(model: Any, x: Any) -> Iterator[None]:
-    """Restores a model's variables, optimizer and compiled functions, and the global random states.
-
-    The functions are compiled again meanwhile. A model without weights is built by a call.
-    """
+def preserve_model(model: Any, x: Any, y: Any, sample_weight: Any) -> Iterator[None]:
+    """Builds a model and its loss, and restores its variables, optimizer and functions, and global random states."""
     with preserve_random_states(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Gradients do not exist")  # the recording has zeros for them
         if not model.built:
@@ -68,6 +65,10 @@ def preserve_model(model: Any, x: Any) -> Iterator[None]:
         vars(model).update(dict.fromkeys(_FUNCTIONS))
         with preserve_values([*model.variables, *model.metrics_variables]):
             try:
+                if model.compiled and y is not None:  # in a trace of JAX, the metrics of outputs would keep its tracers
+                    with contextlib.suppress(Exception):  # the training step records the same error
+                        model.compute_loss(x=x, y=y, y_pred=model(x, training=False), sample_weight=sample_weight)
+                        model.reset_metrics()
                 yield
             finally:
                 for name, value in before.items():
@@ -95,25 +96,17 @@ def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
         return lambda *arguments, **options: around(layer, call, arguments, options)
 
     layers = {id(layer): layer for layer in layers_of(model)}.values()
-    names = ["quantized_call" if getattr(layer, "quantization_mode", None) else "call" for layer in layers]
-    owned = [vars(layer).get(name) for layer, name in zip(layers, names, strict=True)]
-    for layer, name in zip(layers, names, strict=True):
+    calls = [(layer, "quantized_call" if getattr(layer, "quantization_mode", None) else "call") for layer in layers]
+    before = [vars(layer).get(name) for layer, name in calls]
+    for layer, name in calls:
         vars(layer)[name] = make(layer, getattr(layer, name))
     try:
         yield
     finally:
-        for layer, name, call in zip(layers, names, owned, strict=True):
+        for (layer, name), call in zip(calls, before, strict=True):
             del vars(layer)[name]
             if call is not None:
                 vars(layer)[name] = call
-
-
-def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
-    """Builds the model's loss before a trace of JAX, because the metrics of several outputs would keep its tracers."""
-    if model.compiled and y is not None:
-        with contextlib.suppress(Exception):  # the training step records the same error
-            model.compute_loss(x=x, y=as_tensors(y), y_pred=model(x, training=False), sample_weight=sample_weight)
-            model.reset_metrics()
 
 
 class Probe(keras.Model):

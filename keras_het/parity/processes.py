@@ -81,12 +81,9 @@ def compare_file(
 ) -> Comparison:
     """Compares the model in a file on several backends, each in its own process.
 
-    `data` is the path of a batch, or None to make a batch. `modules` are names of modules that register layers. `plan`
-    has the steps and the batch size. float64 computes the parts that float32 cannot judge. If float32 and float64 of
-    one backend differ in a part, more runs measure what rounding can change there.
-
-    Raises:
-        ValueError: if fewer than two backends can load and run the model. The error has a reason for each.
+    `data` is the path of a batch, or None to make one. `plan` has the steps and the batch size. float64 computes the
+    parts that float32 cannot judge. If both differ on one backend, more runs measure what rounding can change there.
+    Raises a ValueError with the reasons if fewer than two backends can load and run the model.
     """
     backends = list(dict.fromkeys(backends or installed_backends()))
     if len(backends) < 2:
@@ -122,11 +119,7 @@ def compare_file(
 def record_file(
     model: str, out: str, label: str = "", data: str | None = None, *, modules: Sequence[str] = (), plan: Any = ()
 ) -> Recording:
-    """Records the model in a file on the active backend, in float32 and float64.
-
-    Raises:
-        ValueError: if the backend cannot load or run the model.
-    """
+    """Records the model in a file on the active backend, in float32 and float64; raises ValueError if it cannot."""
     backend = os.environ.get("KERAS_BACKEND") or installed_backends()[0]
     if backend not in BACKENDS:
         raise ValueError(f"The backend must be one of {', '.join(BACKENDS)}. Received: KERAS_BACKEND={backend}")

@@ -102,11 +102,10 @@ def record(
     check_integer("roundings", roundings, 1)
     check_number("units", units, above=0.0)
     refuse_if(not set(parts) <= set(PARTS), "parts", f"be a list of names among {', '.join(PARTS)}", value=parts)
-    (x, y, sample_weight), _ = unpack(batch)
-    with probes.preserve_model(model, probes.as_tensors(x)):
+    data, _ = unpack(batch)
+    with probes.preserve_model(model, *probes.as_tensors(data)):
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
-        probes.build_loss(model, probes.as_tensors(x), y, sample_weight)
         reset_states(model)
         recording = Recording(keras.config.backend(), versions=package_versions(), batch=batch, label=label)
         recording.steps, recording.batch_size = steps, batch_size
@@ -212,9 +211,9 @@ class _Run:
         """Adds a failure if a second run with the same draws returns other numbers."""
         is_layers = function == self.layers
         part, tolerance = ("layers", 0.0) if is_layers else ("loss", 100.0 * ROUNDOFF[self.recording.precision])
-        again = Store((name, array) for other, name, array in function(self._start(data)) if other == part)
-        for name, array in self.arrays.get(part + self.suffix, Store()).items():
-            if measure(array, again.get(name), tolerance=tolerance).ratio > 1:
+        first = self.arrays.get(part + self.suffix, Store())
+        for again, name, array in function(self._start(data)):
+            if again == part and measure(first.get(name), array, tolerance=tolerance).ratio > 1:
                 what = f"call of `{name}` returns different outputs" if is_layers else "training step has another loss"
                 self.recording.failures[f"{function.__name__}{self.suffix}"] = f"a second {what}, {NOT_DETERMINISTIC}"
                 break
@@ -272,9 +271,9 @@ class _Run:
 
     def layers_in_training(self, data: tuple) -> Arrays:
         """Yields the outputs of layers in training that are not those at inference."""
-        known, recorded = (self.arrays.get(f"layers{text}{self.suffix}", Store()) for text in ("", " in training"))
+        known = self.arrays.get(f"layers{self.suffix}", Store())
         for _, name, array in self.layers(data, training=True):
-            if name in recorded or measure(array, known.get(name)).difference:
+            if measure(array, known.get(name)).difference:
                 yield "layers in training", name, array
 
     def predictions(self, data: tuple) -> Arrays:
@@ -335,6 +334,13 @@ class _Run:
             copy = copy_optimizer(self.optimizer, self.model) if self.optimizer else keras.optimizers.SGD()
             self.probe = self._trainer(copy)
         before, count = probes.store_weights(self.model.weights), len(keras.tree.flatten(data)[0])
+
+        def changes(suffix: str) -> Arrays:
+            for name, weight in zip(before, self.model.weights, strict=True):
+                after = probes.to_numpy(weight)
+                wide = np.result_type(after, "int64" if after.dtype.kind in "biu" else "float32")
+                yield "training", f"{name}{suffix}", after.astype(wide) - before[name].astype(wide)
+
         size, optimizer = self.recording.batch_size or count, self.probe.optimizer
         inner = [optimizer, getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", ())]
         updates = max(getattr(each, "gradient_accumulation_steps", None) or 1 for each in inner)  # batches of a change
@@ -345,13 +351,10 @@ class _Run:
                 part = keras.tree.map_structure(lambda x, rows=rows: x[rows], data, none_is_leaf=False)
                 probes.train(self.probe, part)
                 if step % updates == 0 and step // updates in self.steps:
-                    suffix = f", step {step // updates}" if len(self.steps) > 1 else ""
-                    for name, weight in zip(before, self.model.weights, strict=True):
-                        yield "training", f"{name}{suffix}", _change(before[name], probes.to_numpy(weight))
+                    yield from changes(f", step {step // updates}" if len(self.steps) > 1 else "")
             if any(getattr(each, "use_ema", False) for each in inner):  # `fit` ends with the averages
                 optimizer.finalize_variable_values(self.model.trainable_variables)
-                for name, weight in zip(before, self.model.weights, strict=True):
-                    yield "training", f"{name}, step average", _change(before[name], probes.to_numpy(weight))
+                yield from changes(", step average")
 
     def _trainer(self, optimizer: Any) -> Any:
         optimizer.build(self.model.trainable_variables)
@@ -411,8 +414,3 @@ def describe_error(error: BaseException) -> str:
     if len(text) > 2 * _LETTERS:
         text = f"{text[:_LETTERS]} ... {text[-_LETTERS:]}"
     return f"{type(error).__name__}: {text}"
-
-
-def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    dtype = "int64" if after.dtype.kind in "biu" else after.dtype if after.dtype.itemsize >= 4 else "float32"
-    return after.astype(dtype) - before.astype(dtype)

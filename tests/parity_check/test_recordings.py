@@ -236,6 +236,35 @@ def test_float64_judges_both_ways(in_float64, spread, status):
 
 
 @pytest.mark.once
+def test_numbers_that_agree_in_float32_are_equal_if_float64_computes_another_function():
+    """The largest of ties, or a number rounded to int8, can be another one in float64."""
+    assert compare(*make_two("layers", 1.0, 1.0, exact=1.5)).is_equal
+
+
+@pytest.mark.once
+def test_the_error_of_an_operation_that_has_no_float64_spreads_like_rounding():
+    """As of images that TensorFlow resizes in float32: the next layers can multiply its error."""
+    recordings = make_two("layers", [1.0, 1e-3], [1.0, 1e-3], spread=1e-6)
+    for each, error in zip(recordings, (0.0, 1e-7), strict=True):
+        resized, deep = np.array([1.0, 1.0 + error]), np.array([1.0, 1e-3 + 10 * error])
+        each.float64 = make_recording(each.backend, "float64", 1e-15, layers=deep)
+        for own, dtype in ((each, "float32"), (each.float64, "float64")):
+            own.arrays["layers"] = {"resized": resized.astype(dtype), **own.arrays["layers"]}
+            own.rounding["layers"]["resized"] = rounding(1e-7 if own is each else 1e-16)
+    assert compare(*recordings).status() == 0
+
+
+@pytest.mark.once
+def test_a_jump_in_some_of_the_runs_is_not_called_reduced_precision():
+    """As of a number that is rounded to int8: one backend can jump where the others do not."""
+    smooth, jumps = make_two("layers", 1.0, 1.002, spread=1e-8, exact=1.0)
+    jumps.rounding["layers"]["array"] = rounding(5e-4).join(rounding(1e-8))
+    for each in (smooth, jumps):
+        each.float64.rounding["layers"]["array"] = rounding(1e-17)
+    assert compare(smooth, jumps).status() == 0
+
+
+@pytest.mark.once
 def test_recordings_of_one_backend_are_judged_by_their_own_float64(tmp_path):
     """The second one is off by as much as its rounding, which its float64 excuses. Their labels are equal."""
     paths = [tmp_path / "old.npz", tmp_path / "new.npz"]

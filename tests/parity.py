@@ -44,7 +44,10 @@ LINKS = {  # name of a case, which begins with the link: integrator
 JOINT = {"joint labels": 0.1, "joint pixels": 0.05, "joint targets": 0.01}  # heads of a distribution: learning rates
 # Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
-FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
+TWO = ("softmax", "sigmoid MonteCarlo")  # a link and a covariance are separate code, so one covariance has every link
+CASES = [*itertools.product(["full"], LINKS), *itertools.product(["parameter-efficient", "diagonal"], TWO)]
+CASES.append((NARROW, "softmax"))
+FITTED = [case for case in CASES if case[1] in TWO]
 
 
 # Comparing: NumPy only.
@@ -251,7 +254,8 @@ def write_recording(results, case, model, x, y, jit):
     """Writes the outputs, loss and gradients of a compiled model, and its weights after each step of a training."""
     from keras_het.parity import record
 
-    recording = record(model, x, y, steps=range(1, FIT_STEPS + 1), batch_size=BATCH, jit_compile=jit)
+    plan = {"steps": range(1, FIT_STEPS + 1), "batch_size": BATCH, "parts": list(KINDS)}
+    recording = record(model, x, y, **plan, roundings=1, jit_compile=jit)  # the limits do not grow with a rounding
     if recording.failures:
         raise RuntimeError(f"Every part of {case} must be computed. Received: {recording.failures}")
     for part, kind in KINDS.items():
@@ -332,9 +336,9 @@ def write(file, jit="auto"):
 
     results = collections.defaultdict(dict)
     write_noise(results, jit)
-    for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
+    for kind, link in CASES:
         write_outputs_and_gradients(results, kind, link)
-    for kind, link in [*itertools.product(HEADS, FITTED), (NARROW, "softmax")]:
+    for kind, link in FITTED:
         write_recording(results, f"{kind} {link}", *fit_case(kind, link), jit)
     write_recording(results, "NoiseTransition", *transition_case(), jit)
     for name in JOINT:

@@ -87,8 +87,9 @@ def make_model(**arguments):
     return compiled(model, keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("names", [("link",), ("covariance",), ("integrator",), tuple(ARGUMENTS)], ids=" ".join)
+@pytest.mark.parametrize(
+    "names", [*((name,) for name in ARGUMENTS), pytest.param(tuple(ARGUMENTS), marks=pytest.mark.smoke)], ids=" ".join
+)
 def test_they_train_predict_and_come_back_from_a_file(names, tmp_path):
     model = make_model(**{name: ARGUMENTS[name]() for name in names})
     losses = model.fit(X, Y, epochs=5, batch_size=32, verbose=0).history["loss"]

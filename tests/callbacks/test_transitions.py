@@ -16,7 +16,7 @@ from tests import common
 from tests.checks import refusals
 from tests.common import Batches, Subclassed, assert_same_arrays, compiled, sparse_crossentropy, texts_of_warnings
 
-pytestmark = pytest.mark.once
+pytestmark, SMOKE = pytest.mark.once, pytest.mark.smoke
 
 UNITS, EXAMPLES = 3, 48
 RNG = np.random.default_rng(0)
@@ -57,8 +57,7 @@ def fit(model, *callbacks, epochs=6, **arguments):
     return model.fit(X, LABELS, batch_size=16, epochs=epochs, verbose=0, callbacks=list(callbacks), **arguments)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(("known_input", "after"), [(True, 3), (False, 3), (True, None)])
+@pytest.mark.parametrize(("known_input", "after"), [pytest.param(True, 3, marks=SMOKE), (False, 3), (True, None)])
 def test_t_moves_after_the_given_epochs_or_at_once_and_the_base_model_at_once(known_input, after):
     release = [ReleaseTransition(after=after)] if after else []
     for _ in range(2):  # also with a callback that was used before
@@ -104,7 +103,7 @@ def test_a_closed_gate_is_not_kept(interruption, tmp_path):
     assert model.layers[-1].has_moved
 
 
-@pytest.mark.parametrize("epoch", [2, pytest.param(5, marks=pytest.mark.smoke)])
+@pytest.mark.parametrize("epoch", [2, pytest.param(5, marks=SMOKE)])
 def test_a_resumed_run_equals_the_run_that_was_not_interrupted(epoch, tmp_path):
     def run(*others, folder):
         model = make_model(flips())
@@ -146,8 +145,7 @@ def test_what_stands_behind_the_monitor_has_its_numbers_and_without_a_reference_
     assert history["flips_condition"] == pytest.approx([4.0], rel=1e-5)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("order", [1, -1], ids=["behind", "before"])
+@pytest.mark.parametrize("order", [pytest.param(1, marks=SMOKE), -1], ids=["behind", "before"])
 def test_weights_restored_at_the_end_leave_the_gate_open_whatever_the_order(order):
     # The weights are the first epoch's, gate closed.
     stop = keras.callbacks.EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)

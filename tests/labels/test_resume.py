@@ -42,6 +42,7 @@ def assert_equal_results(one, other):
 
 
 @pytest.mark.smoke
+@pytest.mark.on_jax
 def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
     arguments, _ = stop_after(3)
     with pytest.raises(StopError):

@@ -10,6 +10,7 @@ from keras_het import covariances
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from tests.common import compiled, refuses, sparse_crossentropy, to_numpy
+from tests.marks import grid
 
 FEATURES, UNITS, EXAMPLES, STEPS = 64, 15, 256, 20
 RNG = np.random.default_rng(0)
@@ -56,8 +57,7 @@ def deviation(head):
     return root_mean_square(np.sqrt(to_numpy(head.logit_distribution(X).variance())))
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", grid(KINDS, span=["R = 15"]))
 def test_a_new_head_starts_and_moves_like_dense(kind):
     dense, head = map(start_and_movement, (keras.layers.Dense(UNITS, **glorot()), head_of(KINDS[kind]())))
     assert head[0] == pytest.approx(dense[0], rel=0.05)

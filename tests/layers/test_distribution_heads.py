@@ -16,6 +16,7 @@ from tests.common import built, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.heads import numpy_distribution, set_random_weights
 from tests.layers.test_heteroscedastic_dense_export import assert_plain, export_onnx, onnx_warnings, with_torch
+from tests.marks import grid
 
 UNITS, FEATURES, PIXELS, EXAMPLES = 3, 4, 5, 6
 RNG = np.random.default_rng(0)
@@ -70,7 +71,7 @@ def test_onnx_gives_what_the_model_predicts(kind, tmp_path):
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="a SavedModel needs TensorFlow")
-@pytest.mark.parametrize("kind", ["labels", "pixels", "targets"])
+@pytest.mark.parametrize("kind", grid(["labels", "pixels", "targets"], span=["pixels"], beyond=pytest.mark.thorough))
 def test_saved_model_gives_what_the_model_predicts(kind, tmp_path):
     import tensorflow as tf
 

@@ -71,8 +71,7 @@ def trained(model, loss="sparse_categorical_crossentropy"):
     return compiled(sharpen(model), "sgd", loss)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("clone", [False, True])
+@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=pytest.mark.smoke)])
 @pytest.mark.parametrize("kind", [Functional, Sequential])
 def test_a_class_with_the_constructor_of_keras_is_kept_with_its_loss(kind, clone):
     old = trained(made(kind))

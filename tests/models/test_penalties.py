@@ -13,7 +13,7 @@ from keras_het.models import heteroscedastic_regression
 from tests.common import refuses, reloaded, texts_of_warnings, to_numpy
 from tests.models.checks import sharpen
 
-pytestmark = [pytest.mark.once, pytest.mark.smoke]
+pytestmark = pytest.mark.on_jax
 FEATURES, UNITS = 8, 5
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, FEATURES)).astype("float32")

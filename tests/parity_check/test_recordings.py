@@ -610,6 +610,7 @@ def test_wrong_arguments_are_refused(argument, value, words):
         record(small("sgd"), **{"x": np.ones((2, 4)), argument: value})
 
 
+@pytest.mark.on_jax
 def test_nothing_of_the_user_changes(batch):
     model = make_model()
     model.train_on_batch(*batch)

@@ -45,8 +45,7 @@ JOINT = {"joint labels": 0.1, "joint pixels": 0.05, "joint targets": 0.01}  # he
 # Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
 TWO = ("softmax", "sigmoid MonteCarlo")  # a link and a covariance are separate code, so one covariance has every link
-CASES = [*itertools.product(["full"], LINKS), *itertools.product(["parameter-efficient", "diagonal"], TWO)]
-CASES.append((NARROW, "softmax"))
+CASES = [*itertools.product(["full"], LINKS), *itertools.product(list(HEADS)[1:], TWO), (NARROW, "softmax")]
 FITTED = [case for case in CASES if case[1] in TWO]
 
 

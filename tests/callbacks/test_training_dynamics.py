@@ -27,9 +27,8 @@ def model_of(kind="log-probabilities"):
     model = keras.Sequential(
         [keras.Input((5,)), keras.layers.Dense(8, "relu"), head if kind == "head" else dense, *noisy]
     )
-    rng = np.random.default_rng(1)  # each backend draws its own weights, and some of them learn too little
-    for weight in model.trainable_weights:
-        weight.assign(rng.normal(scale=0.2, size=weight.shape))
+    for weight in model.trainable_weights:  # each backend draws its own, and some of them learn too little
+        weight.assign(np.random.default_rng(1).normal(scale=0.2, size=weight.shape))
     return compiled(model, keras.optimizers.Adam(0.1), sparse_crossentropy(from_logits=kind != "probabilities"))
 
 

@@ -65,12 +65,13 @@ def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None
 def check_learned(p: np.ndarray, labels: np.ndarray, name: str = "The model", remedy: str = REMEDY) -> None:
     """Raises a ValueError if a model learned nothing; warns if it is not clearly better than the majority class.
 
+    Clearly is by two standard errors: of labels that are random, one in six models is better by one.
     `name` and `remedy` are for the texts.
     """
     failure, rule = describe_failure(p, labels), "predict held-out labels clearly better than the majority class"
     refuse_if(failure, name, f"{rule}: {remedy}", failure)
     gain, text = _gain_over_majority(p, labels)
-    if not gain.is_clear:
+    if gain.mean <= 2.0 * gain.error:
         problem = "The model is not clearly better than the majority class, so do not rely on its predictions"
         warnings.warn(f"{problem}: {text}. Remedy: {remedy}.", stacklevel=outside_level())
 

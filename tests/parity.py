@@ -5,9 +5,8 @@ Noise, outputs, gradients and a training run are written and compared:
     KERAS_BACKEND=jax python -m tests.parity write jax.npz           (once per backend)
     python -m tests.parity compare jax.npz tensorflow.npz torch.npz  (prints a table, fails above a limit)
 
-Models compile as Keras does by default (JAX jit, TensorFlow graph, PyTorch eager). `write --jit FILE` compiles them by
-XLA or TorchInductor. A file is a `Recording` with parts "kind: case". The limits are fixed, and do not grow with the
-rounding errors of a model, as they do in `keras_het.parity.compare`.
+Models compile as Keras does by default, and with `write --jit FILE` by XLA or TorchInductor. A file is a `Recording`
+with parts "kind: case". The limits are fixed, and do not grow with rounding as those of `keras_het.parity.compare`.
 """
 
 import collections

@@ -111,7 +111,7 @@ def choose(
         >>> x, y = np.eye(3, dtype="float32").repeat(20, axis=0), np.arange(3).repeat(20)
         >>> def make_model():
         ...     dense = keras.layers.Dense
-        ...     model = keras.Sequential([keras.Input((3,)), dense(8, "relu"), dense(3, "softmax")])
+        ...     model = keras.Sequential([keras.Input((3,)), dense(32, "relu"), dense(3, "softmax")])
         ...     model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
         ...     return model
         >>> result = choose(make_model, x, y, epochs=20, folds=2, verbose=0)

@@ -32,7 +32,7 @@ class _Watch:
         if not isinstance(path, str | bytes | os.PathLike):  # a descriptor of a file that was opened before
             return True
         path = pathlib.Path(os.fsdecode(path)).resolve()
-        return path.is_relative_to(self.allowed) or path.is_relative_to("/dev")
+        return any(map(path.is_relative_to, (self.allowed, "/dev", os.getenv("JAX_COMPILATION_CACHE_DIR", "/dev"))))
 
 
 WATCH = _Watch()

@@ -247,7 +247,6 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
     labels, is_right = np.arange(200) % 3, np.arange(200) * 37 % 200 < 82
     with pytest.warns(UserWarning, match=r"\(\+7\.5 \+- 5\.1 points\)"):  # one in six random models is as good
         check_learned(0.7 * np.eye(3)[np.where(is_right, labels, (labels + 1) % 3)] + 0.1, labels)
-    # More labels than the largest class by less than an error are refused without a contradiction.
     labels = np.repeat([0, 1, 2], [7, 7, 6])
     said = np.where(np.arange(20) % 5 < 2, labels, (labels + 1) % 3)  # 8 of 20 are right, and 7 are of a class
     text = r"clearly better than .* it predicts 40\.0% of the labels, the majority class 35\.0% \(\+5\.0 \+- "

@@ -63,7 +63,7 @@ def check_conversion(model, x, y, folder, **arguments):
     assert_array_equal(old_probabilities(model, x), old)
     p = probabilities(new, x)
     assert np.abs(p - old).max() < 0.02
-    assert np.mean(p.argmax(-1) == old.argmax(-1)) >= 0.99
+    assert np.mean((p.argmax(-1) == old.argmax(-1)) | (np.diff(np.sort(old)[..., -2:])[..., 0] < 0.01)) >= 0.99
     # A copy computes what the shared layers do: it need not be traced again.
     check_fit(new, x, y, run_eagerly=arguments.get("clone", False) and keras.config.backend() == "tensorflow")
     check_file(new, x, folder)

@@ -200,6 +200,7 @@ def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
     assert "`metrics` must accept logits" in warned(keras_het.homoscedastic, het)[1]
 
 
+@pytest.mark.filterwarnings("ignore:The temperature is")  # of an untrained model
 @pytest.mark.parametrize("keys", ["dict", "plain"])
 def test_a_dict_of_one_output_stays_a_dict(keys):
     named, inputs = (lambda part: {"scores": part} if keys == "dict" else part), keras.Input((FEATURES,))

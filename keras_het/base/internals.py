@@ -130,8 +130,8 @@ def float64() -> Iterator[None]:
     """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
     `ops.cast` keeps float64 instead of float32. TensorFlow's rounds a Python number to float32 first, such as
-    `beta_2` of Adam. In attention, TensorFlow rounds the scale to float32. JAX does so with the softmax, so this
-    package's attention takes its place.
+    `beta_2` of Adam or the scale of Rescaling. In attention, TensorFlow rounds the scale to float32. JAX does so with
+    the softmax, so this package's attention takes its place.
     """
     backend, floatx = _backend(), keras.config.floatx()
     core, cast, attention = backend.core, backend.core.cast, backend.nn.dot_product_attention
@@ -150,13 +150,19 @@ def float64() -> Iterator[None]:
     before = narrow.get("float64")
     keras.config.set_floatx("float64")
     own = {"jax": _attention, "tensorflow": attend}
-    core.cast, backend.nn.dot_product_attention = keep, own.get(keras.config.backend(), attention)
+    backend.nn.dot_product_attention = own.get(keras.config.backend(), attention)
+    package: Any = sys.modules[core.__name__.rpartition(".")[0]]  # whose function Rescaling calls
+    places = core, backend, package
+    for place in places:
+        place.cast = keep
     if before:
         narrow["float64"] = "float64"
     try:
         yield
     finally:
-        core.cast, backend.nn.dot_product_attention = cast, attention
+        backend.nn.dot_product_attention = attention
+        for place in places:
+            place.cast = cast
         keras.config.set_floatx(floatx)
         if before:
             narrow["float64"] = before

@@ -6,7 +6,7 @@ Noise, outputs, gradients and a training run are written and compared:
     python -m tests.parity compare jax.npz tensorflow.npz torch.npz  (prints a table, fails above a limit)
 
 Models compile as Keras does by default, and with `write --jit FILE` by XLA or TorchInductor. A file is a `Recording`
-with parts "kind: case". The limits are fixed, and do not grow with rounding as those of `keras_het.parity.compare`.
+with parts "kind: case". The limits are fixed, while the limits of `keras_het.parity.compare` grow with rounding.
 """
 
 import collections

@@ -681,7 +681,6 @@ Y = numbers(4, 3, seed=1)
 ROWS = {"x": numbers(4, 6), "y": Y}
 WIDE = {"x": numbers(4, 8), "y": Y}
 WEIGHTED = {**ROWS, "sample_weight": np.array([0.1, 1.0, 2.0, 3.0], "float32")}
-SERIES = {"x": numbers(4, 6, 3), "y": Y}
 IMAGES = {"x": numbers(4, 16, 16, 3), "y": Y}
 TOKENS = {"x": np.array([[1, 2, 2, 3, 0, 0], [4, 4, 4, 0, 0, 0], [5, 1, 0, 0, 0, 0], [2, 3, 4, 5, 6, 7]]), "y": Y}
 TOKENS["x"] = TOKENS["x"].astype("int32")

@@ -130,11 +130,12 @@ def float64() -> Iterator[None]:
     """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
     `ops.cast` keeps float64 instead of float32. TensorFlow's rounds a Python number to float32 first, such as
-    `beta_2` of Adam or the scale of Rescaling. In attention, TensorFlow rounds the scale to float32. JAX does so with
-    the softmax, so this package's attention takes its place.
+    `beta_2` of Adam or the scale of Rescaling, and makes float32 of a list, such as the mean of Normalization. In
+    attention, TensorFlow rounds the scale to float32. JAX does so with the softmax, so this package's attention takes
+    its place.
     """
     backend, floatx = _backend(), keras.config.floatx()
-    core, cast, attention = backend.core, backend.core.cast, backend.nn.dot_product_attention
+    cast, convert, attention = backend.core.cast, backend.core.convert_to_tensor, backend.nn.dot_product_attention
 
     def attend(query: Any, key: Any, value: Any, *, scale: Any = None, **options: Any) -> Any:
         scale = np.float64(query.shape[-1] ** -0.5 if scale is None else scale)
@@ -142,30 +143,43 @@ def float64() -> Iterator[None]:
 
     def keep(x: Any, dtype: Any) -> Any:
         if isinstance(x, float):
-            return core.convert_to_tensor(x, dtype)
+            return convert(x, dtype)
         is_wide = "float64" in str(getattr(x, "dtype", "")) and "float32" in str(dtype)
         return cast(x, "float64" if is_wide else dtype)
 
+    def widen(x: Any, dtype: Any = None, *args: Any, **options: Any) -> Any:
+        is_list = dtype is None and isinstance(x, (list, tuple))
+        numbers = keras.tree.flatten(x) if is_list else []
+        is_wide = any(isinstance(n, float) for n in numbers) and all(isinstance(n, (int, float)) for n in numbers)
+        return convert(x, "float64" if is_wide else dtype, *args, **options)
+
     narrow = getattr(sys.modules[backend.result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
     before = narrow.get("float64")
+    own = {"jax": _attention, "tensorflow": attend}.get(keras.config.backend(), attention)
     keras.config.set_floatx("float64")
-    own = {"jax": _attention, "tensorflow": attend}
-    backend.nn.dot_product_attention = own.get(keras.config.backend(), attention)
-    package: Any = sys.modules[core.__name__.rpartition(".")[0]]  # whose function Rescaling calls
-    places = core, backend, package
-    for place in places:
-        place.cast = keep
     if before:
         narrow["float64"] = "float64"
     try:
-        yield
+        with _replace(cast, keep), _replace(convert, widen), _replace(attention, own):
+            yield
     finally:
-        backend.nn.dot_product_attention = attention
-        for place in places:
-            place.cast = cast
         keras.config.set_floatx(floatx)
         if before:
             narrow["float64"] = before
+
+
+@contextlib.contextmanager
+def _replace(function: Any, other: Any) -> Iterator[None]:
+    """Puts a function in another's place in all modules of Keras that import it by its name."""
+    name, modules = function.__name__, list(sys.modules.items())
+    places = [module for key, module in modules if key.startswith("keras.src.") and vars(module).get(name) is function]
+    for place in places:
+        setattr(place, name, other)
+    try:
+        yield
+    finally:
+        for place in places:
+            setattr(place, name, function)
 
 
 def _attention(

@@ -751,13 +751,14 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
 
 @pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX must be told of float64 at its start")
 def test_the_judge_has_the_powers_of_beta_and_scales_in_float64():
-    """The first step of Adam is the learning rate. TensorFlow's `cast` made it 6e-6 smaller, and rounded 1 / 255."""
+    """The first step of Adam is the learning rate; TensorFlow made it 6e-6 smaller, and rounded 1 / 255 and [0.1]."""
     with float64():
-        model = keras.Sequential([keras.Input((1,)), layers.Rescaling(1 / 255), layers.Dense(1, use_bias=False)])
+        scales = [layers.Rescaling(1 / 255), layers.Normalization(mean=[0.1], variance=[1.0])]
+        model = keras.Sequential([keras.Input((1,)), *scales, layers.Dense(1, use_bias=False)])
         model.compile(keras.optimizers.Adam(0.1, epsilon=1e-30), "mse")
         own = record(model, np.full((1, 1), 2.0), np.full((1, 1), 5.0), steps=1)
-    (change,), scaled = own.arrays["training"].values(), next(iter(own.arrays["layers"].values()))
-    assert [abs(change.item()), scaled.item()] == pytest.approx([0.1, 2 / 255], rel=1e-12)
+    (change,), (scaled, moved, _) = own.arrays["training"].values(), own.arrays["layers"].values()
+    assert [abs(change.item()), scaled.item(), moved.item()] == pytest.approx([0.1, 2 / 255, 2 / 255 - 0.1], rel=1e-12)
 
 
 def test_indices_are_not_rounded():

@@ -51,7 +51,8 @@ def pytest_collection_modifyitems(config, items):
         return
     chosen = {True: [], False: []}
     for item in items:
-        chosen[runs_here({mark.name for mark in item.iter_markers()}, keras.config.backend())].append(item)
+        marks, folder = {mark.name for mark in item.iter_markers()}, item.path.parent.name
+        chosen[runs_here(marks, keras.config.backend(), folder)].append(item)
     items[:] = chosen[True]
     config.hook.pytest_deselected(items=chosen[False])
 

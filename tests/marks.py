@@ -1,18 +1,18 @@
 """Marks that say where a test runs in the default check. `python -m nox -s thorough` runs all tests on all backends.
 
-* no mark: on all three backends. For numbers that a backend computes: ops, layers, losses, metrics.
+* no mark: on all three backends, but in a folder of `SECOND` on PyTorch and the backend named there: it trains whole
+  models or calls layers one by one, while ops, layers and losses compute the numbers.
 * `once`: on PyTorch alone, which compiles nothing. For results that are the same on every backend: texts, signatures,
   NumPy, plots, pages, the reading of graphs, and tests of the checkers.
 * `refusal`: the same, for errors that are raised before a tensor is touched.
-* `on_jax`, `on_tensorflow`: on PyTorch and on the backend of the two that compiles faster. For trainings of whole
-  models that take seconds to compile and reach no code for a single backend.
-* `smoke`: on all three backends, in a module that is otherwise `once`, to show that a backend works at all. The session
-  `quick` runs only these tests, and `versions` runs them on untested versions.
+* `on_jax`, `on_tensorflow`: on PyTorch and this backend. For tests that take seconds on the other one and reach no code
+  of a single backend, and for code of this backend.
+* `smoke`: as without a mark, in a module that is otherwise `once`. The session `quick` runs only these tests, and
+  `versions` runs them on untested versions.
 * `thorough`: not by default. For slow tests that seldom break: memory, compilers.
 
-A further mark moves no test: `statistical` marks tests that fail by chance, at a stated rate. They use the fixture
-`base_seed`, which is 0, and `redraws`, which cuts the number of their draws to a tenth by default. `pytest -m
-statistical --thorough --seeds 0 99` runs them whole, with a hundred seeds, as `nox -s fuzz -- --seeds 0 99` does.
+`statistical` moves no test. Such tests fail by chance, at a stated rate, and use the fixtures `base_seed`, which is 0,
+and `redraws`, which cuts the number of draws to a tenth by default. `nox -s fuzz -- --seeds 0 99` runs a hundred seeds.
 
 Mark a module or a test. `grid` marks the further cases of a table with `once`. Folders of tests for an optional package
 are collected only if it is installed, and each has a nox session.
@@ -24,6 +24,8 @@ import keras
 import pytest
 
 ONCE = "torch"
+SECOND = dict.fromkeys(("callbacks", "labels", "models", "parity_check"), "jax")  # which trains in a way of its own
+SECOND |= dict.fromkeys(("explain", "metrics", "reading"), "tensorflow")  # which is faster where nothing is trained
 EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}
 NEEDED = {
     "tests/integrations/hub": "keras_hub",
@@ -41,13 +43,14 @@ def not_collected():
     return [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 
 
-def runs_here(marks, backend):
+def runs_here(marks, backend, folder=""):
     """Returns whether the default check runs a test with these marks, a set of names, on a backend."""
     if "thorough" in marks:
         return False
-    named = marks & {"on_jax", "on_tensorflow"}
+    named = {name for name in ("jax", "tensorflow") if f"on_{name}" in marks}
+    is_second = backend in named if named else SECOND.get(folder, backend) == backend
     one_is_enough = marks & {"once", "refusal"} and "smoke" not in marks
-    return backend == ONCE or (not one_is_enough and (not named or f"on_{backend}" in named))
+    return backend == ONCE or (not one_is_enough and is_second)
 
 
 def grid(cases, span, beyond=pytest.mark.once):
@@ -58,7 +61,7 @@ def grid(cases, span, beyond=pytest.mark.once):
         span: those that together reach every branch of the code; each must be a case.
         beyond: mark of the other cases; `thorough` if PyTorch skips the test.
     """
-    cases, span = list(cases), set(span)
-    if not span <= set(cases):
+    cases, span = list(cases), list(span)
+    if not all(case in cases for case in span):
         raise ValueError(f"`span` must be of the cases. Received: {sorted(span - set(cases))}")
     return [case if case in span else pytest.param(case, marks=beyond) for case in cases]

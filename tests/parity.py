@@ -21,9 +21,8 @@ from keras_het.parity.arrays import Row
 from keras_het.parity.judge import list_versions
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
-FIT_STEPS, FIT_BATCHES = 50, 10
+FIT_STEPS, FIT_BATCHES, MAX_LOGIT = 50, 10, 100.0
 LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normal": 2.0}  # the first is a mean over the units; 0.5 for the others
-MAX_LOGIT = 100.0
 HEADS = {
     "full": {"num_factors": NUM_FACTORS},
     "parameter-efficient": {"num_factors": NUM_FACTORS, "parameter_efficient": True},
@@ -45,9 +44,6 @@ KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "grad
 FITTED = [("full", "softmax"), ("parameter-efficient", "sigmoid MonteCarlo")]
 OTHERS = ["softmax antithetic", "softmax Taylor", "sigmoid"]
 CASES = [*FITTED, *itertools.product(["full"], OTHERS), *itertools.product(["diagonal", NARROW], ["softmax"])]
-
-
-# Comparing: NumPy only.
 
 
 def absolute(a, b):
@@ -115,9 +111,6 @@ def table(comparison):
         largest = [max(each, default=np.inf) for each in of_pairs]
         lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in largest), f"{limit:g}"])
     return lines
-
-
-# Writing: on the active backend.
 
 
 def make_head(kind, link):

@@ -24,8 +24,6 @@ PACKAGES = [
     "keras_het.layers", "keras_het.links", "keras_het.losses", "keras_het.metrics", "keras_het.models",
     "keras_het.ops",
 ]  # fmt: skip
-
-
 OPTIONAL = ["matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL"]
 
 
@@ -98,14 +96,7 @@ def test_the_table_of_contents_is_sorted_and_complete_and_no_module_has_the_name
     assert [key for key in folder & {*package.__all__} if not inspect.ismodule(getattr(package, key))] == []
 
 
-EXAMPLES = [
-    pytest.param(name, marks=pytest.mark.smoke) if ".layers." in name and ">>>" in source_of(name) else name
-    for name in MODULES
-    if not name.endswith("__main__")
-]
-
-
-@pytest.mark.parametrize("module", EXAMPLES)  # the examples of layers run on every backend
+@pytest.mark.parametrize("module", [name for name in MODULES if not name.endswith("__main__")])
 def test_the_examples_in_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 

@@ -13,10 +13,7 @@ pytestmark = pytest.mark.refusal
 ROOMS = (covariances, integrators, layers, links, losses, metrics, models)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
-# The head that takes them checks their sizes.
-OF_A_HEAD = ("Latent", "LowRank", "Narrow", "PixelLowRank", "ParameterEfficient")
-
-
+OF_A_HEAD = ("Latent", "LowRank", "Narrow", "PixelLowRank", "ParameterEfficient")  # which checks their sizes
 SIZES = [
     (kind, name)
     for kind in KINDS

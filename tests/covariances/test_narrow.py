@@ -29,6 +29,7 @@ def gradients(head):
 
 
 @pytest.mark.smoke
+@pytest.mark.on_tensorflow
 def test_it_starts_with_the_noise_of_the_full_covariance_and_all_weights_learn_from_the_second_step_on():
     narrow, full = make(Narrow(FACTORS, WIDTH)), make(LowRank(FACTORS))
     np.testing.assert_array_equal(*to_numpy(narrow.logit_covariance(X), full.logit_covariance(X)))

@@ -30,7 +30,6 @@ def by_hand(model, layer_input):
     return (np.stack([m[[k == i for k in LABELS]].mean(axis=0) for i in range(UNITS)]) for m in (p, q))
 
 
-@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.parametrize("trainable", [False, True])
 def test_both_matrices_and_that_one_is_the_other_times_t(trainable):
@@ -87,7 +86,6 @@ if keras.config.backend() == "tensorflow":
     DATA_SETS["tf.data"] = as_tf_data
 
 
-@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", DATA_SETS)
 def test_a_data_set_is_as_good_as_arrays(kind):

@@ -83,6 +83,7 @@ def test_the_default_numbers_of_nodes_are_fewer_up_to_10_classes_and_at_inferenc
 
 
 @pytest.mark.smoke
+@pytest.mark.on_tensorflow
 def test_all_integrators_agree_where_sampling_is_fine_enough():
     exact = integrate(ClosedForm())
     np.testing.assert_allclose(integrate(QuasiMonteCarlo(1 << 14)), exact, atol=2e-3)

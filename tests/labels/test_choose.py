@@ -21,7 +21,7 @@ from keras_het.labels.synthetic import look_alike_transitions
 from keras_het.labels.training.trainer import Trainer
 from keras_het.layers import NoiseTransition
 from tests.checks import refusals
-from tests.common import Batches, compiled, reloaded, texts_of_warnings
+from tests.common import Batches, assert_same_arrays, compiled, reloaded, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -30,16 +30,14 @@ pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 def test_a_better_method_is_chosen_and_the_result_prints_the_reason_first():
     result = short(Cheat(), Constant(), epochs=6)
     plain, cheat, constant = result.trials
-    assert result.name == "cheat"
-    assert result.position == 1
+    assert (result.name, result.position) == ("cheat", 1)
     assert np.mean(cheat.score) > np.mean(plain.score) > np.mean(constant.score)
     log_p = result.model.predict(X, verbose=0)
     np.testing.assert_allclose(np.exp(log_p).sum(1), 1.0, atol=1e-5)
     assert np.mean(log_p.argmax(1) == TRUE) > 0.8
     assert result.model.evaluate(X, Y, verbose=0)[1] == pytest.approx(np.mean(log_p.argmax(1) == Y), abs=1e-6)
     lines = str(result).splitlines()
-    assert lines[0] == result.reason
-    assert lines[1].split("  ")[0] == "method"
+    assert (lines[0], lines[1].split("  ")[0]) == (result.reason, "method")
     assert "<- chosen" in lines[3]
     assert lines[5].startswith("The model disagrees with ")
     assert result._repr_html_().count("<tr>") == 4
@@ -120,7 +118,7 @@ def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels()
     y = rng.integers(2, size=400)
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
     noisy = corrupt(y, [[0.7, 0.3], [0.0, 1.0]])
-    make, few = functools.partial(make_candidate, 0.02), {"epochs": 30, "batch_size": 75, "criterion": "loss"}
+    make, few = functools.partial(make_candidate, 0.02), {"epochs": 10, "batch_size": 75, "criterion": "loss"}
     (trial,) = choose([make], x, noisy, folds=2, verbose=0, **few).trials
     fold = stratified_folds(noisy, 2, 0) == 0  # the same training again, whose likelihood is that of noisy labels
     data = read(x, noisy)
@@ -147,8 +145,7 @@ def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_change
     result = short(sample_weight=weights, epochs=6)
     assert float(f"{np.average(result.chosen.score, weights=weights):.4f}") > 0.8
     assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
-    np.testing.assert_array_equal(X, before[0])
-    np.testing.assert_array_equal(Y, before[1])
+    assert_same_arrays((X, Y), before)
 
 
 def test_the_choice_by_votes_predicts_the_classes():
@@ -202,9 +199,7 @@ REFUSED = [
     ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
     ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
     ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
-    ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     ({"methods": [Cheat]}, "`methods` must be a list of `Method` objects with names. R"),
-    ({"methods": Cheat()}, "`methods` must be a list of `Method` objects with names. R"),
     ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received: 'cheat' twice"),
     ({"make_model": [make_model], "methods": [Cheat()]}, "`methods` must be left out for a list of functions"),
     ({"make_model": []}, "`make_model` must be a list of at least one function"),

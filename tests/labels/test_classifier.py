@@ -116,7 +116,7 @@ def test_equal_random_states_give_equal_bits():
         assert not np.array_equal(first.predict_proba(x), other.predict_proba(x))
 
 
-@pytest.mark.parametrize("make_model", [pytest.param(None, marks=[pytest.mark.smoke, pytest.mark.on_jax]), convolution])
+@pytest.mark.parametrize("make_model", [pytest.param(None, marks=pytest.mark.smoke), convolution])
 def test_a_pickle_a_clone_and_a_second_fit_predict_the_same_bits(make_model):
     x, y = images()
     fitted = small(make_model=make_model, method=Heteroscedastic(1)).fit(x, y)

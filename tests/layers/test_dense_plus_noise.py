@@ -57,6 +57,7 @@ def deviation(head):
     return root_mean_square(np.sqrt(to_numpy(head.logit_distribution(X).variance())))
 
 
+@pytest.mark.on_jax
 @pytest.mark.parametrize("kind", grid(KINDS, span=["R = 15"]))
 def test_a_new_head_starts_and_moves_like_dense(kind):
     dense, head = map(start_and_movement, (keras.layers.Dense(UNITS, **glorot()), head_of(KINDS[kind]())))
@@ -125,7 +126,7 @@ def test_without_noise_a_head_is_dense_divided_by_the_temperature(temperature):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("link", grid(["softmax", "sigmoid"], span=["softmax"]))
 @pytest.mark.parametrize("kind", ["parameter-efficient", "latent"])
 def test_a_shared_weight_has_a_gradient_outside_a_graph(kind, link):
     """TensorFlow's custom gradients refuse variables, which a temperature of 1 passes on undivided."""

@@ -215,6 +215,7 @@ def expected_outputs(head, x, nodes):
 OF_MEANS = [kind for kind in HEADS if make_head(kind).integrator.needs == "mean"]
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", grid(OF_MEANS, span=["full"]))
 def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     head = built_head(kind, temperature=0.8)
@@ -250,7 +251,7 @@ def test_any_leading_axes_are_a_batch(kind, training):
 
 
 @pytest.mark.parametrize("kind", EVERY_HEAD)
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("training", grid([True, False], span=[True]))
 @pytest.mark.parametrize("leading", grid([(0,), (0, 3), (1,)], span=[(0, 3)]))
 def test_batches_of_zero_and_one(kind, training, leading):
     outputs = to_numpy(built_head(kind)(np.zeros((*leading, FEATURES), "float32"), training=training))

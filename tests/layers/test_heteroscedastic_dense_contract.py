@@ -41,7 +41,7 @@ def test_contract(kind, tmp_path):
         layer_contract.check_half_precision(make, *task, policy)
 
 
-@pytest.mark.on_jax
+@pytest.mark.once
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(
     units=st.integers(2, 40),

@@ -74,6 +74,7 @@ def assert_modes_train_alike(modes, kind, **arguments):
 
 
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch has a test of its own: it compiles for a minute")
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", grid(["full", "parameter-efficient"], span=["full"], beyond=pytest.mark.thorough))
 def test_training_is_the_same_with_jit_compile_on_and_off(kind):
     eager = [{"run_eagerly": True}] if keras.config.backend() == "tensorflow" else []  # on JAX the same as without jit
@@ -106,6 +107,7 @@ def assert_all_close(first, second):
         assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.on_jax
 def test_sample_and_class_weights_weigh_the_examples():
     model = make_model(make_head("full"))
     start = model.get_weights()
@@ -141,7 +143,9 @@ def test_masks_pass_through_to_the_loss(activation):
     assert not np.isclose(own[:, :3].mean(), own.mean(), rtol=1e-3)
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("full", (4, 5, FEATURES)), ("parameter-efficient", (4, 2, 3, FEATURES))])
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize("kind", grid(["full", "parameter-efficient"], span=["full"]))
+@pytest.mark.parametrize("shape", grid([(4, 5, FEATURES), (4, 2, 3, FEATURES)], span=[(4, 2, 3, FEATURES)]), ids=str)
 def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
     x = np.random.default_rng(4).normal(size=shape).astype("float32")
     y = np.random.default_rng(5).integers(UNITS, size=shape[:-1])
@@ -205,7 +209,8 @@ def fit(model, epochs=2, **arguments):
 
 
 @pytest.mark.on_jax
-@pytest.mark.parametrize(("kind", "seed"), [("full", None), ("full", 5), ("sigmoid", None)])
+@pytest.mark.parametrize("kind", ["full", pytest.param("sigmoid", marks=pytest.mark.once)])
+@pytest.mark.parametrize("seed", [5, pytest.param(None, marks=pytest.mark.once)])
 def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, tmp_path):
     model = make_model(make_head(kind, seed=seed))
     before = model.predict(X, verbose=0)
@@ -233,6 +238,7 @@ def test_training_depends_on_the_seed_and_on_the_step_and_inference_on_neither(k
         assert np.abs(changed - first).max() > 1e-3
 
 
+@pytest.mark.on_jax
 def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_path):
     def make(weight_seed):
         head, dense = make_head("parameter-efficient", seed=3), keras.layers.Dense(X.shape[-1])
@@ -278,6 +284,7 @@ def use(head):
     type(head).from_config(head.get_config())
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", grid(["full", "sampled sigmoid"], span=["full"]))
 def test_our_calls_leave_the_global_generators_alone(kind):
     # Keras' random initializers draw their seeds; tables for seven classes are made here for the first time.

@@ -47,6 +47,7 @@ def test_values_of_logits_and_probabilities_with_and_without_weights(case, label
 
 
 @every_loss
+@pytest.mark.on_tensorflow
 def test_leading_axes_and_masked_steps(case):
     pixels, labels = np.stack([LOGITS, LOGITS[::-1]]), np.stack([LABELS, LABELS])
     exact = expected(case.oracle, labels, pixels)

@@ -134,6 +134,7 @@ STEP_LABELS = np.arange(12).reshape(TOKENS.shape) % UNITS
 WEIGHTS = np.array([[1.0], [2.0], [5.0]])
 
 
+@pytest.mark.on_jax
 @pytest.mark.parametrize("name", grid(["none", "(N, T)"], span=["(N, T)"]))
 def test_masked_steps_do_not_count_in_a_compiled_step(name):
     layers = [keras.layers.Embedding(5, 3, "normal", mask_zero=True), keras.layers.Dense(UNITS, "softmax")]

@@ -106,7 +106,6 @@ def test_what_the_caller_starts_otherwise_is_kept():
 
 
 @pytest.mark.smoke
-@pytest.mark.on_jax
 def test_layers_are_shared_or_copied():
     model = sharpen(functional())
     model.get_layer("hidden").trainable = False
@@ -177,7 +176,6 @@ def test_a_mask_reaches_the_layers_of_a_head_inside(clone, tmp_path):
     check_conversion(model, x, Y, tmp_path, clone=clone)
 
 
-@pytest.mark.on_jax
 @pytest.mark.smoke
 def test_a_copy_brings_statistics_and_flags_along():
     normalization = layers.Normalization()
@@ -256,7 +254,6 @@ def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tm
     check_file(new, IMAGES, tmp_path)
 
 
-@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.parametrize("make", [lambda: layers.Flatten(), lambda: layers.Reshape((UNITS,))])
 def test_one_pixel_is_reshaped_as_before_and_other_classes_fit(make):

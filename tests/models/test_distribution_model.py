@@ -19,6 +19,7 @@ from keras_het.losses import JointMultiLabelCrossentropy, JointSegmentationCross
 from keras_het.models import DistributionModel
 from tests.common import assert_finite, compiled, refuses, reloaded, to_numpy
 from tests.gradients import layer_gradients
+from tests.marks import grid
 
 FEATURES, LABELS, FACTORS = 3, 6, 2
 
@@ -44,6 +45,7 @@ def joint_model(loss=None, **arguments):
 X, Y, PLANTED = label_vectors(1500, seed=0)
 
 
+@pytest.mark.on_tensorflow
 def test_the_predictions_are_those_of_the_head_of_each_label_and_unknown_rows_leave_the_mean():
     model, head = joint_model(), HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=0)
     marginal = keras.Sequential([keras.Input((FEATURES,)), head])
@@ -64,7 +66,7 @@ def test_the_joint_loss_learns_the_planted_correlations():
     assert spearmanr(covariance[below], PLANTED[below])[0] > 0.8
 
 
-@pytest.mark.on_jax
+@pytest.mark.once
 def test_a_regression_predicts_means_and_intervals(tmp_path):
     y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * np.random.default_rng(0).normal(size=(len(X), 2))
     inputs = keras.Input((FEATURES,))
@@ -155,8 +157,7 @@ def segmentation(num_factors=4, loss=None, shape=(4, 4, 2)):
     return compiled(model, keras.optimizers.Adam(0.03), loss, metrics=["sparse_categorical_accuracy"])
 
 
-@pytest.mark.on_jax
-@pytest.mark.parametrize("is_map", [False, True])
+@pytest.mark.parametrize("is_map", grid([False, True], span=[True]))
 def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(is_map, tmp_path):
     model, x, y = (segmentation(), IMAGES, MAPS) if is_map else (joint_model(), X[:256], Y[:256])
     history = model.fit(x, y, batch_size=len(x) // 2, epochs=8, verbose=0, validation_data=(x, y)).history
@@ -188,6 +189,7 @@ def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
     assert np.isnan(float(JointSegmentationCrossentropy(CLASSES, 8)(y, outputs)))
 
 
+@pytest.mark.on_tensorflow
 def test_images_of_unknown_size_train_as_those_of_a_known_one():
     """Fully convolutional networks; more images than fit into a block of unknown images, and two sizes."""
     losses = []

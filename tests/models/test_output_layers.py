@@ -291,7 +291,6 @@ def test_a_metric_or_optimizer_that_cannot_be_made_again_is_not_shared(name):
     assert not metrics or text.endswith(". Call its `compile`.")
 
 
-@pytest.mark.on_jax
 @pytest.mark.smoke
 def test_weights_stay_excluded_from_weight_decay():
     old = functional("softmax")
@@ -329,7 +328,7 @@ def test_the_loss_is_scaled_as_it_was():
     assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
 
 
-@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=[pytest.mark.smoke, pytest.mark.on_jax])])
+@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=pytest.mark.smoke)])
 @pytest.mark.parametrize(
     ("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)]
 )

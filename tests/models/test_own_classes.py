@@ -10,6 +10,7 @@ from keras_het.labels.methods import EarlyStopping
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models import EarlyLearning, heteroscedastic_regression, scale_temperature
 from tests.common import compiled, refuses, texts_of_warnings
+from tests.marks import grid
 from tests.models.checks import UNITS, sharpen
 from tests.models.small_models import FEATURES, X, Y, functional, sequential
 
@@ -72,7 +73,7 @@ def trained(model, loss="sparse_categorical_crossentropy"):
 
 
 @pytest.mark.parametrize("clone", [False, pytest.param(True, marks=pytest.mark.smoke)])
-@pytest.mark.parametrize("kind", [Functional, Sequential])
+@pytest.mark.parametrize("kind", grid([Functional, Sequential], span=[Functional]))
 def test_a_class_with_the_constructor_of_keras_is_kept_with_its_loss(kind, clone):
     old = trained(made(kind))
     new = heteroscedastic(old, 2, clone=clone)

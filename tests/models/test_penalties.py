@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.models import heteroscedastic_regression
 from tests.common import refuses, reloaded, texts_of_warnings, to_numpy
+from tests.marks import grid
 from tests.models.checks import sharpen
 
-pytestmark = pytest.mark.on_jax
 FEATURES, UNITS = 8, 5
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, FEATURES)).astype("float32")
@@ -33,7 +33,7 @@ def penalty(model):
     return float(sum(to_numpy(loss) for loss in model.losses))
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("temperature", grid([1.0, 4.0], span=[4.0]))
 @pytest.mark.parametrize("name", PENALTIES)
 def test_the_penalty_of_a_converted_model_is_the_old_one(name, temperature, tmp_path):
     old = sharpen(model_of(**PENALTIES[name]))
@@ -50,7 +50,7 @@ def clip(weights):
     return keras.ops.clip(weights, -1.0, 1.0)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("temperature", grid([1.0, 4.0], span=[4.0]))
 def test_constraints_hold_for_the_same_logits(temperature, tmp_path):
     old = sharpen(model_of(kernel_constraint=keras.constraints.UnitNorm(), bias_constraint=keras.constraints.NonNeg()))
     new = heteroscedastic(old, 2, temperature=temperature, seed=0)
@@ -88,6 +88,7 @@ def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
     assert heteroscedastic(old, units=3).layers[-1].loc_layer.trainable
 
 
+@pytest.mark.once
 def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
     regularizer = regularizers.L2(0.1)
     for activation, is_kept in (("softmax", True), (keras.ops.softmax, True), ("sigmoid", True), (None, False)):

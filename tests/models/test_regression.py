@@ -124,8 +124,6 @@ def multi_label(activation="sigmoid"):
     return model
 
 
-@pytest.mark.smoke
-@pytest.mark.on_jax
 def test_it_predicts_as_before_trains_jointly_and_keeps_the_metrics(tmp_path):
     old = multi_label()
     new = heteroscedastic(old, num_factors=2, joint=True)

@@ -35,6 +35,7 @@ from tests.ops.expected import (
     upstream_of,
 )
 
+SPLITS = [(5, 2, 8), (6, 2, 8), (5, None, 3), (5, None, None)]  # batch, rows of a block, nodes of a chunk
 every_kind = pytest.mark.parametrize("kind", EVERY_KIND)
 every_link = pytest.mark.parametrize("link", LINKS)
 
@@ -42,8 +43,9 @@ every_link = pytest.mark.parametrize("link", LINKS)
 @every_link
 @every_kind
 @pytest.mark.parametrize("loc_scale", grid([2.0, 40.0], span=[40.0]))
-@pytest.mark.parametrize(("batch", "rows", "chunk_size"), [(5, 2, 8), (6, 2, 8), (5, None, 3), (5, None, None)])
-def test_blocks_and_chunks_change_no_value_and_no_gradient(kind, loc_scale, batch, rows, chunk_size, link, monkeypatch):
+@pytest.mark.parametrize("split", grid(SPLITS, span=[(5, 2, 8)]), ids=str)
+def test_blocks_and_chunks_change_no_value_and_no_gradient(kind, loc_scale, split, link, monkeypatch):
+    batch, rows, chunk_size = split
     """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
     if rows is not None:
         monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", rows * UNITS * 8)
@@ -115,6 +117,7 @@ def test_nodes_of_another_size_are_refused():
             evaluate(problem("full"), pseudo_random((0, 0), 8, units, factors, np))
 
 
+@pytest.mark.on_tensorflow
 def test_as_many_classes_as_imagenet_21k():
     rng, shape = np.random.default_rng(0), (2, 21_843)
     loc, row_scale = rng.normal(size=(2, *shape)).astype("float32")

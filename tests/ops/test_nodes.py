@@ -8,15 +8,16 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.ops import nodes
 from tests.checks import check_independent, check_moments
 from tests.common import to_numpy
+from tests.marks import grid
 
+SIZES = [(1, 2, 0), (5, 3, 3), (64, 1, 1), (100, 7, 2)]
 RULES = [nodes.pseudo_random, nodes.antithetic, nodes.quasi_random]
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("num_samples", "units", "num_factors"), [(1, 2, 0), (5, 3, 3), (64, 1, 1), (100, 7, 2)])
-def test_host_and_backend_give_the_same_nodes(rule, num_samples, units, num_factors):
-    drawn = rule((3, 4), num_samples, units, num_factors)
-    host = rule((3, 4), num_samples, units, num_factors, np)
+@pytest.mark.parametrize("size", grid(SIZES, span=[(5, 3, 3)]), ids=str)
+def test_host_and_backend_give_the_same_nodes(rule, size):
+    (num_samples, units, num_factors), drawn, host = size, rule((3, 4), *size), rule((3, 4), *size, np)
     for tensor, array, width in zip(drawn, host, (units, num_factors), strict=True):
         assert_array_equal(to_numpy(tensor), array)
         assert (array.shape, array.dtype) == ((num_samples, width), "float32")

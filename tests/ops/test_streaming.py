@@ -32,6 +32,7 @@ from tests.ops.expected import (
 )
 
 
+@pytest.mark.on_tensorflow
 def test_a_row_that_is_not_a_number_leaves_the_others_alone_and_no_factors_need_no_nodes():
     for options in ({"chunk_size": 8}, PLAIN, {"streamed": False}):
         arguments, nodes = problem("diagonal"), nodes_of("diagonal")
@@ -49,7 +50,7 @@ def test_a_row_that_is_not_a_number_leaves_the_others_alone_and_no_factors_need_
 @pytest.mark.skipif(
     keras.config.backend() != "tensorflow", reason="the other backends know the batch size when they make the graph"
 )
-@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("jit", [True, pytest.param(False, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_a_batch_of_unknown_size(kind, jit):
     import tensorflow as tf

@@ -88,6 +88,8 @@ def rounding(size):
     return Slices.of(size) if np.ndim(size) else Slices(*[np.asarray(size)] * 2, np.full(1, size))
 
 
+@pytest.mark.on_jax
+@pytest.mark.on_tensorflow
 def test_attention_in_float64_is_not_rounded_to_float32():
     """JAX has its softmax in float32, and TensorFlow its scale. Two heads share a key."""
     rng = np.random.default_rng(0)
@@ -610,7 +612,6 @@ def test_wrong_arguments_are_refused(argument, value, words):
         record(small("sgd"), **{"x": np.ones((2, 4)), argument: value})
 
 
-@pytest.mark.on_jax
 def test_nothing_of_the_user_changes(batch):
     model = make_model()
     model.train_on_batch(*batch)
@@ -749,6 +750,7 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     assert min(row.limit for row in compare(own, own).rows if row.part == "layers") >= 2**-5
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX must be told of float64 at its start")
 def test_the_judge_has_the_powers_of_beta_and_scales_in_float64():
     """The first step of Adam is the learning rate; TensorFlow made it 6e-6 smaller, and rounded 1 / 255 and [0.1]."""

@@ -35,7 +35,6 @@ class OwnPredictStep(keras.Sequential):
         return super().predict_step(*arguments, **options)
 
 
-@pytest.mark.on_jax
 def test_the_model_keeps_no_arrays_of_its_own_step():
     """A later step of Keras would write them over the weights."""
     model = OwnPredictStep([keras.Input((6,)), layers.Dense(3)])

@@ -14,8 +14,8 @@
 `statistical` moves no test. Such tests fail by chance, at a stated rate, and use the fixtures `base_seed`, which is 0,
 and `redraws`, which cuts the number of draws to a tenth by default. `nox -s fuzz -- --seeds 0 99` runs a hundred seeds.
 
-Mark a module or a test. `grid` marks the further cases of a table with `once`. Folders of tests for an optional package
-are collected only if it is installed, and each has a nox session.
+Mark a module or a test. `grid` marks the further cases of a table with `once`. Tests for an optional package are
+collected only if it is installed, and each has a nox session.
 """
 
 import importlib.util

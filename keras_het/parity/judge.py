@@ -40,7 +40,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
     weights must be equal bit for bit.
 
     If each recording has one in `float64`, float64 judges both ways. Numbers that differ there, differ. If they agree
-    there, each backend's float32 is compared with its own float64, with a hundred roundings as the limit: some
+    there, each backend's float32 is compared with its own float64. A hundred roundings are the limit of both: some
     operations round more inside than their inputs show. Where that hides a fault of ten percent, the result says so.
 
     Args:
@@ -145,7 +145,7 @@ class _Judge:
         doubles = {}
         for label, (array, own) in exact.items():  # some stay in float32 on some backends, such as a mask
             double = array.astype("float64") if array.dtype.kind == "f" else array
-            doubles[label] = double, own.join(numbers[label][1].times(share))
+            doubles[label] = double, own.join(numbers[label][1].times(share)).times(_INSIDE)
         in_float64 = self._pairs(part, name, doubles, ["float64"])
         if any(row.ratio > 1 for row in in_float64):
             return [max(pair, key=lambda row: row.ratio) for pair in zip(rows, in_float64, strict=True)]

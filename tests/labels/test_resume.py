@@ -95,7 +95,6 @@ def test_a_callback_may_stop_a_training(tmp_path):
     ("methods", [Heteroscedastic(3)], "'num_factors': 3"),
     ("methods", [ForwardCorrection(np.eye(3))], "'transition': '"),
     ("steps_per_epoch", 2, "steps_per_epoch None in the folder, 2 now"),
-    ("epochs", 4, "epochs 3 in the folder, 4 now"),
     ("x", X + np.eye(240, 6, dtype="float32"), "x '"),
     ("seed", 1, "seed 0 in the folder, 1 now"),
     ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),

@@ -222,6 +222,7 @@ def test_the_backend_farthest_from_the_others_is_named_if_all_differ():
     ((1.0, 1.0), 1e-3, 0),  # both backends compute the same, and rounding is as large as the difference
     ((1.0, 1.0), 1e-7, 1),  # a fault in float32 alone
     ((1.0, 1.001), 1e-3, 1),  # the fault stays in float64
+    ((1.0, 1.000015), 1e-3, 0),  # float64 rounds by 1e-7 here, as after steps that amplify its rounding
     ((1.0, 1.0), 0.1, 3),  # rounding would hide a fault
     ((1.0,), 1e-4, 1),
     ((), 1e-4, 1),

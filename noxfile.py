@@ -480,7 +480,7 @@ def smoke(session, backend):
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # one core per worker
     session.run("python", "-m", "keras_het", "doctor", env=environment)
     if backend in BACKENDS:
-        session.run("pytest", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
+        session.run("pytest", "--thorough", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
 
 
 def oldest(*groups):

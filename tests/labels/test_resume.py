@@ -96,7 +96,6 @@ def test_a_callback_may_stop_a_training(tmp_path):
     ("methods", [ForwardCorrection(np.eye(3))], "'transition': '"),
     ("steps_per_epoch", 2, "steps_per_epoch None in the folder, 2 now"),
     ("x", X + np.eye(240, 6, dtype="float32"), "x '"),
-    ("seed", 1, "seed 0 in the folder, 1 now"),
     ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),
 ])  # fmt: skip
 def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, text, folder):

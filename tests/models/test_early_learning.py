@@ -29,6 +29,7 @@ from tests.marks import grid
 
 EXAMPLES, UNITS, FEATURES = 12, 4, 5
 RNG = np.random.default_rng(0)
+STEPS = {"steps_per_execution": 2}  # which Keras does not have on PyTorch
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = RNG.integers(UNITS, size=EXAMPLES)
 LOGITS = RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")
@@ -100,10 +101,10 @@ def test_twenty_compiled_steps_equal_numpy(weights):
         assert_allclose(ours, exact, rtol=1e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("way", grid([{}, {"run_eagerly": True}, {"steps_per_execution": 2}], span=[{}]), ids=str)
+@pytest.mark.parametrize("way", grid([{}, {"run_eagerly": True}, STEPS], span=[{}, STEPS]), ids=str)
 def test_fit_shuffles_the_index_with_the_examples(way):
     """With a learning rate of zero the memory after n epochs is (1 - beta^n) p, whatever the order of the examples."""
-    way = {} if keras.config.backend() == "torch" and "steps_per_execution" in way else way  # Keras has none there
+    way = {} if keras.config.backend() == "torch" and "steps_per_execution" in way else way
     model = make_model(rate=0.0, compile_arguments={"metrics": ["accuracy"], "weighted_metrics": ["accuracy"], **way})
     data = X, LABELS
     history = model.fit(*data, sample_weight=INDEX, batch_size=5, epochs=3, verbose=0, validation_data=data).history

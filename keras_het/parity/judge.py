@@ -187,6 +187,8 @@ class _Judge:
         rows = []
         for pair in itertools.combinations(numbers, 2):
             (a, b), roundings = zip(*(numbers[label] for label in pair), strict=True)
+            if part == "saved predictions":  # of trained weights, with the roundings before the training
+                roundings = tuple(each.times(_INSIDE) for each in roundings)
             used = precisions or [self.backends[label].precision for label in pair]
             row = measure(a, b) if part in EXACT else self._measure(a, b, roundings, used)
             if row.message == "NaN":

@@ -240,8 +240,9 @@ def test_float64_judges_both_ways(in_float64, spread, status):
 
 @pytest.mark.once
 def test_numbers_that_agree_in_float32_are_equal_if_float64_computes_another_function():
-    """The largest of ties, or a number rounded to int8, can be another one in float64."""
+    """The largest of ties, or a number rounded to int8, can be another one in float64, which no saved model has."""
     assert compare(*make_two("layers", 1.0, 1.0, exact=1.5)).is_equal
+    assert [compare(*make_two("saved_predictions", 1.0, x, spread=1e-6)).is_equal for x in (1.00005, 1.0005)] == [1, 0]
 
 
 @pytest.mark.once

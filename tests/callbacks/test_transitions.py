@@ -171,6 +171,7 @@ def swapped(count, seed):
     return x, corrupt(clean, pair_flip(UNITS, 0.4), seed=seed)
 
 
+@pytest.mark.filterwarnings("ignore:T of .flips. has its largest entry off the diagonal")  # after one epoch
 def test_noisy_validation_labels_from_a_data_set():
     (x, y), held_out = swapped(100, 0), swapped(50, 1)
     for data in (held_out, Batches(*held_out)):

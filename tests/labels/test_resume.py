@@ -94,9 +94,7 @@ def test_a_callback_may_stop_a_training(tmp_path):
     ("methods", [Named("other")], "methods [{'class': 'EarlyStopping'}, {'class': 'Constant'}] in the folder, "),
     ("methods", [Heteroscedastic(3)], "'num_factors': 3"),
     ("methods", [ForwardCorrection(np.eye(3))], "'transition': '"),
-    ("steps_per_epoch", 2, "steps_per_epoch None in the folder, 2 now"),
     ("x", X + np.eye(240, 6, dtype="float32"), "x '"),
-    ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),
 ])  # fmt: skip
 def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, text, folder):
     given = {"make_model": make_model, "x": X, "y": Y, "methods": [EarlyStopping(), Constant()], **SHORT}

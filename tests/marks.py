@@ -1,7 +1,7 @@
 """Marks that say where a test runs in the default check. `python -m nox -s thorough` runs all tests on all backends.
 
-* no mark: on all three backends, but in a folder of `SECOND` on PyTorch and the backend named there: it trains whole
-  models or calls layers one by one, while ops, layers and losses compute the numbers.
+* no mark: on all three backends. For numbers that a backend computes: ops, layers, losses. The tests in the folders of
+  `SECOND` train whole models or call finished layers, and run on PyTorch and the backend named there.
 * `once`: on PyTorch alone, which compiles nothing. For results that are the same on every backend: texts, signatures,
   NumPy, plots, pages, the reading of graphs, and tests of the checkers.
 * `refusal`: the same, for errors that are raised before a tensor is touched.
@@ -43,8 +43,8 @@ def not_collected():
     return [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 
 
-def runs_here(marks, backend, folder=""):
-    """Returns whether the default check runs a test with these marks, a set of names, on a backend."""
+def runs_here(marks, backend, folder):
+    """Returns whether the default check runs a test with these marks, a set of names, in a folder, on a backend."""
     if "thorough" in marks:
         return False
     named = {name for name in ("jax", "tensorflow") if f"on_{name}" in marks}
@@ -61,7 +61,7 @@ def grid(cases, span, beyond=pytest.mark.once):
         span: those that together reach every branch of the code; each must be a case.
         beyond: mark of the other cases; `thorough` if PyTorch skips the test.
     """
-    cases, span = list(cases), list(span)
-    if not all(case in cases for case in span):
-        raise ValueError(f"`span` must be of the cases. Received: {sorted(span - set(cases))}")
+    cases = list(cases)
+    if others := [case for case in span if case not in cases]:
+        raise ValueError(f"`span` must be of the cases. Received: {others}")
     return [case if case in span else pytest.param(case, marks=beyond) for case in cases]

@@ -42,8 +42,8 @@ JOINT = {"joint labels": 0.1, "joint pixels": 0.05, "joint targets": 0.01}  # he
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
 # A link and a covariance are separate code, so each is in one case, and two trainings have most of both.
 FITTED = [("full", "softmax"), ("parameter-efficient", "sigmoid MonteCarlo")]
-OTHERS = ["softmax antithetic", "softmax Taylor", "sigmoid"]
-CASES = [*FITTED, *itertools.product(["full"], OTHERS), *itertools.product(["diagonal", NARROW], ["softmax"])]
+OTHERS = [("full", link) for link in LINKS if link not in dict(FITTED).values()]
+CASES = [*FITTED, *OTHERS, ("diagonal", "softmax"), (NARROW, "softmax")]
 
 
 def absolute(a, b):

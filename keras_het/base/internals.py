@@ -130,9 +130,9 @@ def float64() -> Iterator[None]:
     """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
     `ops.cast` keeps float64 instead of float32. TensorFlow's rounds a Python number to float32 first, such as
-    `beta_2` of Adam or the scale of Rescaling, and makes float32 of a list, such as the mean of Normalization. In
-    attention, TensorFlow rounds the scale to float32. JAX does so with the softmax, so this package's attention takes
-    its place.
+    `beta_2` of Adam or the scale of Rescaling, and its tensor of Python numbers is float32, such as the mean of
+    Normalization. In attention, TensorFlow rounds the scale to float32. JAX does so with the softmax, so this package's
+    attention takes its place.
     """
     backend, floatx = _backend(), keras.config.floatx()
     cast, convert, attention = backend.core.cast, backend.core.convert_to_tensor, backend.nn.dot_product_attention
@@ -148,8 +148,7 @@ def float64() -> Iterator[None]:
         return cast(x, "float64" if is_wide else dtype)
 
     def widen(x: Any, dtype: Any = None, *args: Any, **options: Any) -> Any:
-        is_list = dtype is None and isinstance(x, (list, tuple))
-        numbers = keras.tree.flatten(x) if is_list else []
+        numbers = keras.tree.flatten(x) if dtype is None and isinstance(x, (float, list, tuple)) else []
         is_wide = any(isinstance(n, float) for n in numbers) and all(isinstance(n, (int, float)) for n in numbers)
         return convert(x, "float64" if is_wide else dtype, *args, **options)
 

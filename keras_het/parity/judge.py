@@ -40,8 +40,9 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
     weights must be equal bit for bit.
 
     If each recording has one in `float64`, float64 judges both ways. Numbers that differ there, differ. If they agree
-    there, each backend's float32 is compared with its own float64. A hundred roundings are the limit of both: some
-    operations round more inside than their inputs show. Where that hides a fault of ten percent, the result says so.
+    there, each backend's float32 is compared with its own float64. A hundred roundings are the limit of both, and of
+    predictions of a saved model, whose roundings are those before the training: some operations round more inside than
+    their inputs show. Where that hides a fault of ten percent, the result says so.
 
     Args:
         recordings: two or more results of `record`.

@@ -72,7 +72,6 @@ def test_clean_labels_and_a_loss_that_is_saved_with_what_it_is_of(kind):
     assert number(again(LABELS, LOGITS)) == number(loss(LABELS, LOGITS))
 
 
-@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("predictions", [LOGITS, LOGITS[:, 0]], ids=["of each annotator", "of the true classes"])
 def test_metrics_leave_missing_labels_out(predictions):
     spread = np.broadcast_to(predictions.reshape(EXAMPLES, -1, UNITS), (*LABELS.shape, UNITS))
@@ -123,6 +122,7 @@ def test_a_label_that_is_no_class_makes_the_loss_nan(kind, wrong):
                     assert np.isnan(to_numpy(loss(spoiled.astype("int64"), predictions))).all()
 
 
+@pytest.mark.smoke
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("wrong", [-2, UNITS, np.nan])
 @pytest.mark.parametrize("is_eager", [True, False], ids=["eager", "compiled"])

@@ -45,8 +45,8 @@ every_link = pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("loc_scale", grid([2.0, 40.0], span=[40.0]))
 @pytest.mark.parametrize("split", grid(SPLITS, span=[(5, 2, 8)]), ids=str)
 def test_blocks_and_chunks_change_no_value_and_no_gradient(kind, loc_scale, split, link, monkeypatch):
-    batch, rows, chunk_size = split
     """Blocks of two rows: three of them, the last one padded or full; the nodes in chunks of 8 and a remainder."""
+    batch, rows, chunk_size = split
     if rows is not None:
         monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", rows * UNITS * 8)
         blocks = blocking.block_sizes(ops.zeros((batch, UNITS)), SAMPLES, UNITS, 8)

@@ -427,7 +427,7 @@ VERSIONS = [
 def versions(session, which, backend):
     """Tests other versions of Python and packages: `nox -t oldest`, `-t newest`, `-t next`.
 
-    * oldest: all tests, on the oldest versions that pyproject.toml allows.
+    * oldest: the tests of `check`, on the oldest versions that pyproject.toml allows.
     * newest: the doctor and the smoke tests, on the newest versions that pip installs, with KerasHub.
     * next: the doctor and the smoke tests, with tonight's Keras and without KerasHub. On MLX the doctor alone.
 
@@ -437,7 +437,7 @@ def versions(session, which, backend):
 
 
 def test_oldest(session, backend):
-    """Runs all tests on the oldest packages."""
+    """Runs the tests of `check` on the oldest packages."""
     pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
     pins.write_text("\n".join(oldest(*test_groups(backend))))
     requirements = nox.project.dependency_groups(PROJECT, *test_groups(backend))
@@ -446,9 +446,7 @@ def test_oldest(session, backend):
     if backend == "jax":
         environment |= compilation_cache(session)  # without COMPILE_FAST, which changes the rounding of JAX 0.6
     # Old packages warn about their newer dependencies, such as Matplotlib 3.10 about pyparsing 3.3.
-    session.run(
-        "pytest", "--thorough", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment
-    )
+    session.run("pytest", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment)
 
 
 def test_newest(session, backend):

@@ -37,6 +37,7 @@ LINKS = {  # name of a case, which begins with the link: integrator
     "sigmoid": ("ClosedForm", {}),
     "sigmoid MonteCarlo": ("MonteCarlo", NODES),
 }
+JOINT_SAMPLES = 20
 JOINT = {"joint labels": 0.1, "joint pixels": 0.05, "joint targets": 0.01}  # heads of a distribution: learning rates
 # Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
@@ -291,14 +292,14 @@ def joint_case(name):
     x = rng.standard_normal((*examples, FEATURES)).astype("float32")
     if name == "joint pixels":
         head = layers.StochasticSegmentation(UNITS, NUM_FACTORS, **arguments)
-        loss = losses.JointSegmentationCrossentropy(UNITS, NUM_SAMPLES, ignore_class=UNITS)
+        loss = losses.JointSegmentationCrossentropy(UNITS, JOINT_SAMPLES, ignore_class=UNITS)
         y = rng.integers(UNITS + 1, size=examples).astype("int32")
     elif name == "joint targets":
         head, loss = layers.HeteroscedasticNormal(UNITS, NUM_FACTORS, **arguments), losses.MultivariateNormalNLL()
         y = rng.standard_normal((*examples, UNITS)).astype("float32")
     else:
         head = layers.JointHeteroscedasticDense(UNITS, NUM_FACTORS, **arguments)
-        loss = losses.JointMultiLabelCrossentropy(NUM_SAMPLES)
+        loss = losses.JointMultiLabelCrossentropy(JOINT_SAMPLES)
         y = rng.integers(-1, 2, size=(*examples, UNITS)).astype("float32")
     head.build(x.shape)
     set_weights(head)

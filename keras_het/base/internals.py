@@ -57,7 +57,7 @@ def output_index(tensor: Any) -> int:
 
 def mask_of(tensor: Any) -> Any:
     """Returns the Keras mask of a tensor, or None; on JAX, Keras stores it in a table."""
-    return _backend().get_keras_mask(tensor)
+    return _backend().common.masking.get_keras_mask(tensor)
 
 
 def arguments_of(loss: Any) -> dict[str, Any]:

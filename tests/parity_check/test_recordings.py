@@ -445,6 +445,7 @@ def test_a_model_that_draws_at_inference_and_is_not_compiled_is_deterministic():
     assert max(own.rounding["loss"][""].rows) < 1e-6
 
 
+@pytest.mark.once
 def test_parts_are_recorded_alone(recording):
     own = record(make_model(), start=recording, parts=["loss"], label="own")
     assert list(own.arrays) == ["weights", "loss", "gradients"]

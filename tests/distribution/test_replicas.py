@@ -1,7 +1,7 @@
 """Every loss and every metric of the package is correct on two replicas of TensorFlow, or refuses.
 
-`python -m tests.test_replicas FILE [NAMES]` writes JSON, in a new process: the devices must be made before TensorFlow
-starts.
+`python -m tests.distribution.test_replicas FILE` writes JSON, in a new process: the devices must be made before
+TensorFlow starts.
 """
 
 import contextlib
@@ -17,9 +17,11 @@ from keras_het import losses, metrics, models
 from keras_het.losses.distribution_loss import DistributionLoss
 from tests.common import attempt, python, sparse_crossentropy
 from tests.distribution.training import replicas
-from tests.marks import grid
 
-pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas"),
+]
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)
@@ -67,38 +69,29 @@ def result(name, scope, made=None):
     return history if weight is not None else np.concatenate([each.ravel() for each in model.get_weights()]).tolist()
 
 
-def main(path, *names):
+def main(path):
     scope, results = replicas().scope, {}
-    for name in names or (*METRICS, *LOSSES, EARLY_LEARNING):
+    for name in (*METRICS, *LOSSES, EARLY_LEARNING):
         results[name] = [attempt(result, name, where) for where in (contextlib.nullcontext, scope)]
         if name in OUTSIDE:
             results[f"{name}, made outside"] = attempt(result, name, scope, make(name))
     pathlib.Path(path).write_text(json.dumps(results))
 
 
-# One of each kind by default, and all by `nox -s thorough`.
-SPAN = ["ExpectedCalibrationError", EARLY_LEARNING, "SymmetricCrossentropy"]
-
-
-def cases(names):
-    return grid(sorted(names), span=set(names) & set(SPAN), beyond=pytest.mark.thorough)
-
-
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, pytestconfig):
-    names = [] if pytestconfig.getoption("--thorough") else SPAN
+def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("replicas") / "found.json"
-    python("-m", "tests.test_replicas", str(path), *names, check=True)
+    python("-m", "tests.distribution.test_replicas", str(path), check=True)
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", cases(METRICS))
+@pytest.mark.parametrize("name", sorted(METRICS))
 def test_a_metric_is_that_of_one_replica(results, name):
     one, two = results[name]
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", cases(LOSSES))
+@pytest.mark.parametrize("name", sorted(LOSSES))
 def test_a_loss_without_a_state_trains_as_on_one_replica(results, name):
     one, two = results[name]
     np.testing.assert_allclose(two, one, atol=1e-6)
@@ -116,4 +109,4 @@ def test_one_that_is_made_outside_the_scope_is_refused(results, name):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

@@ -60,9 +60,9 @@ def mask_of(tensor: Any) -> Any:
     return _backend().common.masking.get_keras_mask(tensor)
 
 
-def arguments_of(loss: Any) -> dict[str, Any]:
-    """Returns the arguments of the function that a Keras loss or metric wraps; empty without a function."""
-    return getattr(loss, "_fn_kwargs", {})
+def argument_of(loss: Any, name: str, default: Any = None) -> Any:
+    """Returns an argument of a loss or metric, or of the function that it wraps, or the default if it has none."""
+    return getattr(loss, name, getattr(loss, "_fn_kwargs", {}).get(name, default))
 
 
 def policy_of(loss: keras.losses.Loss) -> Any:
@@ -135,7 +135,8 @@ def float64() -> Iterator[None]:
     attention takes its place.
     """
     backend, floatx = _backend(), keras.config.floatx()
-    cast, convert, attention = backend.core.cast, backend.core.convert_to_tensor, backend.nn.dot_product_attention
+    ops = getattr(backend, "ops", backend)  # of Keras 3.16, and of 3.15
+    cast, convert, attention = ops.core.cast, ops.core.convert_to_tensor, ops.nn.dot_product_attention
 
     def attend(query: Any, key: Any, value: Any, *, scale: Any = None, **options: Any) -> Any:
         scale = np.float64(query.shape[-1] ** -0.5 if scale is None else scale)

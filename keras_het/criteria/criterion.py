@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_het import losses, metrics
-from keras_het.base.internals import arguments_of
+from keras_het.base.internals import argument_of
 from keras_het.base.rebuild import rebuild
 from keras_het.losses.crossentropy import Crossentropy
 
@@ -195,7 +195,7 @@ class Criterion:
         self.is_regression = self.rule is not None and self.rule.fit is _numbers
         self.ignores_shift = bool(self.rule and (self.binary_name or self.rule.fit in SHIFT_INVARIANT_FITS))
         self.activation = self.rule.activation if self.rule and not self.binary_name else None
-        self.ignored_label = getattr(self.instance, "ignore_class", arguments_of(self.instance).get("ignore_class"))
+        self.ignored_label = argument_of(self.instance, "ignore_class")
 
     @property
     def loss(self) -> Any:
@@ -226,7 +226,7 @@ class Criterion:
             return "annotations"
         if self.binary_name:
             return "each" if units == 1 else "either"
-        if self.kind is None or arguments_of(self.instance).get("axis", -1) != -1:  # classes on another axis
+        if self.kind is None or argument_of(self.instance, "axis", -1) != -1:  # classes on another axis
             return ""
         return "either" if issubclass(self.kind, Crossentropy) else LABEL_FORMS.get(self.kind, "numbers")
 

@@ -209,7 +209,8 @@ class HeteroscedasticDense(NoisyDense):
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns the call; raises ValueError in a `keras.RematScope`, in which Keras would run it twice."""
-        if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
+        others = {name: value for name, value in kwargs.items() if name != "training"}  # Keras 3.16 wraps calls with it
+        if super().rematerialized_call(layer_call, *args, **others) is layer_call:
             return layer_call
         rule = (
             "not be rematerialised, because the second run would draw other noise and count the step twice. It stores "

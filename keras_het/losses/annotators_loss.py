@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import arguments_of
+from keras_het.base.internals import argument_of
 from keras_het.base.refusal import refusal
 from keras_het.ops.labels import broadcast_predictions, broadcast_weights, is_label
 
@@ -46,7 +46,7 @@ class AnnotatorsLoss(keras.losses.Loss):
     def __init__(self, loss: Any = None, name: str = "annotators_loss"):
         default = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
         self.loss = default if loss is None else keras.losses.deserialize(loss) if isinstance(loss, dict) else loss
-        ignore_class = getattr(self.loss, "ignore_class", arguments_of(self.loss).get("ignore_class"))
+        ignore_class = argument_of(self.loss, "ignore_class")
         if not isinstance(self.loss, keras.losses.Loss) or ignore_class != -1:
             raise refusal("loss", "be a loss of Keras or of this package with ignore_class=-1", value=loss)
         super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)

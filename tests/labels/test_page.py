@@ -209,7 +209,7 @@ LABELS, SCORES = np.array([0, 1, 2, 3, 0, 1]), np.full((6, 4), 0.25)
 
 def table(folder, corrections, names=NAMES):
     file = report(find_issues(SCORES, LABELS), folder, class_names=names).with_name("labels.csv")
-    frame = pandas.read_csv(file, dtype=str, keep_default_na=False, index_col="index", encoding="utf-8-sig")
+    frame = pandas.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig").set_index("index")
     cells = frame.label.copy()
     for row, label in corrections.items():
         frame.loc[str(row), "corrected"] = cells[str(LABELS.tolist().index(label))]

@@ -206,9 +206,9 @@ def test_there_and_back():
 def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
     new = heteroscedastic(sharpen(functional("softmax")), 2, seed=0)
     before = new.predict(X, verbose=0)
-    with texts_of_warnings() as texts:  # Keras has its own, of layers that have no `quantize`
+    with texts_of_warnings() as texts:  # Keras has its own, of layers that have no `quantize`; of all since 3.16
         new.quantize("int8")
-    assert sum("is not quantised" in text for text in texts) == 3
+    assert sum("is not quantised" in text for text in texts) == 3 or "were skipped" in texts[-1]
     after = new.predict(X, verbose=0)
     assert 0 < np.abs(np.exp(after) - np.exp(before)).max() < 0.1
     assert new.layers[-1].loc_layer.dtype_policy.name == "float32"

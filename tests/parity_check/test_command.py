@@ -100,7 +100,7 @@ def test_what_cannot_run_is_said_for_each_backend(in_this_process, tmp_path, cap
     assert json.loads(answer.read_text()) == {"status": 2, "answer": printed.rstrip()}
     assert __main__.main(["parity", "missing.keras", "--json", "missing/answer.json"]) == 2
     assert capsys.readouterr().out == "Folder not found: missing\n"
-    assert __main__.main(["parity", "missing.keras"]) == 2
+    assert __main__.main(["parity", "missing.keras", *more[:3]]) == 2
     assert capsys.readouterr().out == "File not found: missing.keras\n"
     assert __main__.main(["parity", "missing.keras", "--backends", backend, backend]) == 2
     assert "needs two backends" in capsys.readouterr().out

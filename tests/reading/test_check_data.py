@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from importlib.metadata import version
 
 import keras
 import numpy as np
@@ -215,6 +216,8 @@ def test_metrics_that_count_ignored_labels_are_named_and_the_remedies_give_the_v
         metric = type(metric).from_config({**metric.get_config(), "ignore_class": -1})
         mended, data = compiled(loss, metrics=[metric]), (X, IGNORING)
     keras_het.check(mended, *data)
+    if keras.config.backend() == "torch" and "top_k" in name and version("torch").startswith("2.7."):
+        pytest.skip("with PyTorch 2.7, this metric of Keras has an IndexError for any label of -1")
     values = mended.evaluate(*data[:2], sample_weight=data[2] if len(data) > 2 else None, verbose=0)
     np.testing.assert_allclose(values, mended.evaluate(X[weights], Y[weights], verbose=0), rtol=1e-5)
     if remedy == "weighted":

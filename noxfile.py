@@ -429,7 +429,7 @@ def versions(session, which, backend):
 
     * oldest: the tests of `check`, on the oldest versions that pyproject.toml allows.
     * newest: the doctor and the smoke tests, on the newest versions that pip installs, with KerasHub.
-    * next: the doctor and the smoke tests, with tonight's Keras and without KerasHub. On MLX the doctor alone.
+    * next: the doctor and the tests of `check`, with tonight's Keras. On MLX the doctor alone.
 
     On PyTorch the sessions download gigabytes.
     """
@@ -452,11 +452,11 @@ def test_oldest(session, backend):
 def test_newest(session, backend):
     """Runs the smoke tests on the newest versions that pip installs."""
     install_today(session, f".[{backend},hub,demo]")  # KerasHub installs TensorFlow on every backend
-    smoke(session, backend)
+    doctor_and_tests(session, backend, "--thorough", "-m", "smoke")
 
 
 def test_next(session, backend):
-    """Runs the smoke tests with tonight's Keras."""
+    """Runs the tests of `check` with tonight's Keras, which moves what no public name reaches."""
     if backend == "mlx":
         install_today(session, ".[demo]", "keras-mlx", "mlx[cpu]")
     else:
@@ -464,7 +464,7 @@ def test_next(session, backend):
     # Both packages own the folder `keras`: the second uninstall would delete files of the first.
     session.run("python", "-m", "pip", "uninstall", "--yes", "keras", "keras-nightly")
     session.install("--no-compile", "keras-nightly")
-    smoke(session, backend)
+    doctor_and_tests(session, backend)
 
 
 def install_today(session, package, *requirements):
@@ -473,12 +473,12 @@ def install_today(session, package, *requirements):
     session.install("--no-compile", "--upgrade", "--upgrade-strategy", "eager", "-e", package, *requirements, *tests)
 
 
-def smoke(session, backend):
-    """Runs the doctor, which prints the versions, then the smoke tests if the backend is supported."""
+def doctor_and_tests(session, backend, *selection):
+    """Runs the doctor, which prints the versions, then tests if the backend is supported."""
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # one core per worker
     session.run("python", "-m", "keras_het", "doctor", env=environment)
     if backend in BACKENDS:
-        session.run("pytest", "--thorough", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
+        session.run("pytest", *selection, *TWO_WORKERS, *session.posargs, env=environment)
 
 
 def oldest(*groups):

@@ -8,7 +8,7 @@
 * `on_jax`, `on_tensorflow`: on PyTorch and this backend. For tests that take seconds on the other one and reach no code
   of a single backend, and for code of this backend.
 * `smoke`: as without a mark, in a module that is otherwise `once`. The session `quick` runs only these tests, and
-  `versions` runs them on untested versions.
+  `versions` runs them on the newest ones.
 * `thorough`: not by default. For slow tests that seldom break: memory, compilers.
 
 `statistical` moves no test. Such tests fail by chance, at a stated rate, and use the fixtures `base_seed`, which is 0,

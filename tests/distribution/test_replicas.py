@@ -1,7 +1,6 @@
 """Every loss and every metric of the package is correct on two replicas of TensorFlow, or refuses.
 
-`python -m tests.distribution.test_replicas FILE` writes JSON, in a new process: the devices must be made before
-TensorFlow starts.
+`python -m tests.distribution.test_replicas FILE` writes JSON, in a process that makes the devices before TensorFlow.
 """
 
 import contextlib
@@ -18,10 +17,8 @@ from keras_het.losses.distribution_loss import DistributionLoss
 from tests.common import attempt, python, sparse_crossentropy
 from tests.distribution.training import replicas
 
-pytestmark = [
-    pytest.mark.thorough,
-    pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas"),
-]
+BACKEND = keras.config.backend()
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has replicas")]
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)

@@ -242,6 +242,15 @@ def test_float64_judges_both_ways(in_float64, spread, status):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(("spread", "status"), [(0.5, 3), (1e-4, 1)])
+def test_a_row_that_no_run_changed_is_as_uncertain_as_the_others(spread, status):
+    """Eighteen runs do not reach every kink of a deep network."""
+    changes, ones = np.full((9, 8), spread), np.ones((9, 8))
+    changes[3] = 1e-8
+    assert compare(*make_two("training", ones, ones - (changes < 1e-7), spread=changes, exact=ones)).status() == status
+
+
+@pytest.mark.once
 def test_numbers_that_agree_in_float32_are_equal_if_float64_computes_another_function():
     """The largest of ties, or a number rounded to int8, can be another one in float64."""
     assert compare(*make_two("layers", 1.0, 1.0, exact=1.5)).is_equal

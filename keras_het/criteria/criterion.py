@@ -211,7 +211,7 @@ class Criterion:
         """Returns how a metric leaves out a label that the loss ignores; "" if it does so already, or is unknown."""
         if not self.is_known or label == (-1 if self.inner else self.ignored_label):
             return ""
-        has_argument = hasattr(self.instance, "ignore_class")
+        has_argument = argument_of(self.instance, "ignore_class", "none") != "none"
         weights = f"Move them to `weighted_metrics`, and pass sample_weight=(y != {label})"
         return f"Pass ignore_class={label} to them" if has_argument else weights
 

@@ -156,8 +156,12 @@ class _Judge:
                 (a, b), roundings = (doubles[label][0] for label in pair), [exact[label][1] for label in pair]
                 error = measure(a, b, roundings, roundoff=ROUNDOFF["float64"])
                 self.impurity = max(self.impurity, error.difference if error.ratio > 1 else 0.0)
+        hidden = _INSIDE * _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
+        blur = 0.0 if is_zero or not any(row.difference for row in rows) else hidden
         own_rows = []
         for label, (array, rounding) in numbers.items():
+            if blur > UNKNOWN:  # a few runs do not reach every kink, and no answer will be that the array agrees
+                rounding = rounding.floored()
             rounding = rounding.times(1.0 / max(1.0, _coarseness(part, label, numbers, exact)))
             own_rows.append(self._own(part, name, label, array, rounding, doubles[label][0]))
         convicted = [row for row in own_rows if row.ratio > 1]
@@ -166,8 +170,6 @@ class _Judge:
             return [*rows, *convicted]
         if worst := max(row.difference if row.ratio > 1 else 0.0 for row in rows):
             self.excused[rows[0].array] = worst
-        hidden = _INSIDE * _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
-        blur = 0.0 if is_zero or not any(row.difference for row in rows) else hidden
         return [row._replace(limit=max(row.limit, row.difference), blur=blur) for row in rows]
 
     def _is_tiny(self, part: str, numbers: Numbers) -> bool:
@@ -177,9 +179,7 @@ class _Judge:
 
     def _own(self, part: str, name: str, label: str, single: Any, rounding: Slices, double: Any) -> Row:
         """Returns the row of a backend's own numbers in float32 and float64."""
-        # A few runs do not reach every kink, so no row of an uncertain array is more certain than half of the others.
-        is_uncertain = _INSIDE * rounding.least[0] > UNKNOWN * _size(double)
-        wide = [(rounding.floored() if is_uncertain else rounding).times(_INSIDE)]
+        wide = [rounding.times(_INSIDE)]
         row = self._measure(single, double.astype(single.dtype), wide, [self.backends[label].precision])
         if row.ratio > 1:  # only its first error tells, because an error spreads
             is_reduced = _FEW_BITS[0] < row.difference < _FEW_BITS[1]

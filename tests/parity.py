@@ -20,7 +20,7 @@ from keras_het.parity import Comparison, Recording
 from keras_het.parity.arrays import Row
 from keras_het.parity.judge import list_versions
 
-UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
+UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, JOINT_SAMPLES, SEED = 20, 4, 12, 16, 100, 20, 2021
 FIT_STEPS, FIT_BATCHES, MAX_LOGIT = 50, 10, 100.0
 LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normal": 2.0}  # the first is a mean over the units; 0.5 for the others
 HEADS = {
@@ -37,7 +37,6 @@ LINKS = {  # name of a case, which begins with the link: integrator
     "sigmoid": ("ClosedForm", {}),
     "sigmoid MonteCarlo": ("MonteCarlo", NODES),
 }
-JOINT_SAMPLES = 20
 JOINT = {"joint labels": 0.1, "joint pixels": 0.05, "joint targets": 0.01}  # heads of a distribution: learning rates
 # Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}

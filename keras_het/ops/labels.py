@@ -29,7 +29,8 @@ def integer_labels(labels: Any) -> Tensor:
     if not ops.is_tensor(labels):
         labels = np.asarray(labels)
         if labels.dtype.kind in "iu":
-            labels = np.where((labels >= -(2**31)) & (labels < 2**31), labels, NO_CLASS).astype("int32")
+            is_short = (labels >= -(2**31)) & (labels < 2**31)
+            labels = np.where(is_short, labels.astype("int32"), np.int32(NO_CLASS))
     labels = ops.convert_to_tensor(labels)
     integers = ops.cast(labels, "int32")
     return ops.where(ops.equal(ops.cast(integers, labels.dtype), labels), integers, NO_CLASS)

@@ -38,7 +38,7 @@ def population(noise, count=20_000):
 
 def redrawn(noise, seed, count=600):
     p, labels, true = population(noise)
-    rows = np.random.default_rng([seed, 3]).integers(len(p), size=count)
+    rows = np.random.default_rng(np.append(seed, 3)).integers(len(p), size=count)
     return p[rows], labels[rows], true[rows]
 
 

@@ -247,8 +247,8 @@ def test_a_row_that_no_run_changed_is_as_uncertain_as_the_others(size, spread, f
     """Eighteen runs do not reach every kink of a deep network. Zero in theory is not uncertain."""
     changes, exact = np.full((9, 8), spread), np.full((9, 8), float(size))
     changes[3] = 1e-12
-    wrong = np.where(changes < 1e-7, exact - fault, exact + 1e-7)
-    assert compare(*make_two("training", exact + 1e-7, wrong, spread=changes, exact=exact)).status() == status
+    two = exact + 1e-7, np.where(changes < 1e-7, exact - fault, exact + 1e-7)
+    assert compare(*make_two("training", *two, spread=changes, exact=exact)).status() == status
 
 
 @pytest.mark.once

@@ -94,10 +94,6 @@ class Slices(NamedTuple):
     def times(self, factor: float) -> "Slices":
         return Slices(self.rows * factor, self.columns * factor, self.least)
 
-    def floored(self) -> "Slices":
-        """Returns slices that are all at least the median of the rows."""
-        return Slices(np.maximum(self.rows, self.least), np.maximum(self.columns, self.least), self.least)
-
     def entries(self, shape: tuple[int, ...], start: int = 0) -> np.ndarray:
         """Returns the bound of every entry of an array of this shape, whose first row is the row `start`."""
         count, width = math.prod(shape[:-1]), shape[-1] if shape else 1

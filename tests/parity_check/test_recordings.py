@@ -242,12 +242,12 @@ def test_float64_judges_both_ways(in_float64, spread, status):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("size", "spread", "fault", "status"), [(1, 0.5, 1, 3), (1, 1e-4, 5e-3, 1), (0, 0.01, 0.1, 1)])
-def test_a_row_that_no_run_changed_is_as_uncertain_as_the_others(size, spread, fault, status):
-    """Eighteen runs do not reach every kink of a deep network. Zero in theory is not uncertain."""
-    changes, exact = np.full((9, 8), spread), np.full((9, 8), float(size))
-    changes[3] = 1e-12
-    two = exact + 1e-7, np.where(changes < 1e-7, exact - fault, exact + 1e-7)
+@pytest.mark.parametrize(("size", "rows", "status"), [(1.0, 1, 3), (1.0, 3, 1), (0.0, 1, 1)])
+def test_a_row_that_no_run_changed_is_excused_in_an_array_that_cannot_be_judged(size, rows, status):
+    """Eighteen runs do not reach every kink of a deep network. Zero in theory can be judged."""
+    changes, exact = np.full((200, 8), 0.5), np.full((200, 8), size)
+    changes[:rows] = 1e-12
+    two = exact + 1e-7, np.where(changes < 1e-7, exact - 1.0, exact + 1e-7)
     assert compare(*make_two("training", *two, spread=changes, exact=exact)).status() == status
 
 

@@ -22,6 +22,8 @@ from keras_het.parity.probe import to_numpy
 from tests.gradients import layer_gradients
 from tests.parity_check.faults import PlantedSampling
 
+pytestmark = pytest.mark.once
+
 CLASSES = 3
 
 
@@ -91,6 +93,7 @@ def rounding(size):
 
 @pytest.mark.on_jax
 @pytest.mark.on_tensorflow
+@pytest.mark.smoke
 def test_attention_in_float64_is_not_rounded_to_float32():
     """JAX has its softmax in float32, and TensorFlow its scale. Two heads share a key."""
     rng = np.random.default_rng(0)
@@ -109,7 +112,6 @@ def test_attention_in_float64_is_not_rounded_to_float32():
 # The measure and the limit.
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("first", "second", "expected"), [
     ([1.0, 4.0], [1.0, 3.0], 0.25),
     ([0.0, 0.0], [0.0, 0.0], 0.0),
@@ -125,7 +127,6 @@ def test_a_difference_is_relative_to_the_numbers_beside_the_entry(first, second,
     assert measure(np.array(first), np.array(second)).difference == pytest.approx(expected)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("distance", "size", "is_equal"), [
     (0.9e-5, 0.0, True), (1.3e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.3e-4, 1e-5, False),
 ])  # fmt: skip
@@ -134,7 +135,6 @@ def test_the_limit_of_an_entry_is_the_tolerance_and_ten_times_the_rounding(dista
     assert bool(result.different) != is_equal
 
 
-@pytest.mark.once
 def test_small_numbers_have_limits_of_their_own():
     """In another column, in another row, and in a vector."""
     rng = np.random.default_rng(0)
@@ -152,7 +152,6 @@ def test_small_numbers_have_limits_of_their_own():
     assert measure(np.ones((8, 16, 1)), 1 + 2e-3 * np.ones((8, 16, 1)), [Slices.of(change)]).fraction == 0
 
 
-@pytest.mark.once
 def test_the_worst_entry_is_found_in_a_large_array():
     a = np.random.default_rng(0).standard_normal((3000, 1000)).astype("float32")
     b = a.copy()
@@ -163,14 +162,12 @@ def test_the_worst_entry_is_found_in_a_large_array():
     assert found.fraction == pytest.approx(1 / a.size)
 
 
-@pytest.mark.once
 def test_weights_must_be_equal_bit_for_bit():
     result = compare(*make_two("weights", np.float32(1.0), np.float32(1.0 + 2**-23)))
     assert [row.part for row in result.different] == ["weights"]
     assert "record(model, start=other)" in str(result)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("first", "second"), [
     (np.float32(1.0), np.float64(1.0)), (np.int8(1), np.int64(1)), (np.int32(200_000), np.int32(200_001)),
     (np.complex64(1 + 1j), np.complex64(1 + 9j)),
@@ -186,14 +183,12 @@ def test_integers_of_another_width_are_equal_if_their_values_are():
     assert not compare(narrow, make_recording("tensorflow", weights=np.int64(4))).is_equal
 
 
-@pytest.mark.once
 def test_numbers_that_rounding_hides_are_not_called_equal():
     result = compare(*make_two("gradients", [1e-9], [-1e-9], spread=1.5e-9))
     assert result.status() == 3
     assert result.answer() == "jax and torch agree, but 1 of 1 arrays cannot be judged: gradients of `array`."
 
 
-@pytest.mark.once
 def test_the_answer_names_the_precision_that_cannot_judge():
     outputs = np.float16(1.0), np.float16(1.01)
     recordings = make_two("layers", *outputs, precision="float16", spread=0.05, exact=1.0)
@@ -201,7 +196,6 @@ def test_the_answer_names_the_precision_that_cannot_judge():
     assert compare(*recordings).answer() == text
 
 
-@pytest.mark.once
 def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_comes_first():
     recordings = [
         make_recording(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
@@ -214,13 +208,11 @@ def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_com
     assert result.text(all_rows=True).splitlines()[3].split()[:2] == ["layers", "array"]
 
 
-@pytest.mark.once
 def test_the_backend_farthest_from_the_others_is_named_if_all_differ():
     recordings = [make_recording(b, loss=w) for b, w in (("a", 1.0), ("b", 1.001), ("c", 2.0))]
     assert compare(*recordings).answer().startswith("c differs from a and b, first in loss")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("in_float64", "spread", "status"), [
     ((1.0, 1.0), 1e-3, 0),  # both backends compute the same, and rounding is as large as the difference
     ((1.0, 1.0), 1e-7, 1),  # a fault in float32 alone
@@ -241,7 +233,6 @@ def test_float64_judges_both_ways(in_float64, spread, status):
         assert result.answer().startswith(who)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("size", "rows", "status"), [(1.0, 1, 3), (1.0, 3, 1), (0.0, 1, 1)])
 def test_a_row_that_no_run_changed_is_excused_in_an_array_that_cannot_be_judged(size, rows, status):
     """Eighteen runs do not reach every kink of a deep network. Zero in theory can be judged."""
@@ -251,13 +242,11 @@ def test_a_row_that_no_run_changed_is_excused_in_an_array_that_cannot_be_judged(
     assert compare(*make_two("training", *two, spread=changes, exact=exact)).status() == status
 
 
-@pytest.mark.once
 def test_numbers_that_agree_in_float32_are_equal_if_float64_computes_another_function():
     """The largest of ties, or a number rounded to int8, can be another one in float64."""
     assert compare(*make_two("layers", 1.0, 1.0, exact=1.5)).is_equal
 
 
-@pytest.mark.once
 def test_the_error_of_an_operation_that_has_no_float64_spreads_like_rounding():
     """As of images that TensorFlow resizes in float32: the next layers can multiply its error."""
     recordings = make_two("layers", [1.0, 1e-3], [1.0, 1e-3], spread=1e-6)
@@ -270,7 +259,6 @@ def test_the_error_of_an_operation_that_has_no_float64_spreads_like_rounding():
     assert compare(*recordings).status() == 0
 
 
-@pytest.mark.once
 def test_a_jump_in_some_of_the_runs_is_not_called_reduced_precision():
     """As of a number that is rounded to int8: one backend can jump where the others do not."""
     smooth, jumps = make_two("layers", 1.0, 1.002, spread=1e-8, exact=1.0)
@@ -280,7 +268,6 @@ def test_a_jump_in_some_of_the_runs_is_not_called_reduced_precision():
     assert compare(smooth, jumps).status() == 0
 
 
-@pytest.mark.once
 def test_recordings_of_one_backend_are_judged_by_their_own_float64(tmp_path):
     """The second one is off by as much as its rounding, which its float64 excuses. Their labels are equal."""
     paths = [tmp_path / "old.npz", tmp_path / "new.npz"]
@@ -295,7 +282,6 @@ def test_recordings_of_one_backend_are_judged_by_their_own_float64(tmp_path):
         compare(each, each.float64)
 
 
-@pytest.mark.once
 def test_a_part_that_failed_in_float64_is_noted():
     first, second = make_two("gradients", 1.0, 1.0)
     first.float64, second.float64 = Recording("jax", "float64"), Recording("torch", "float64")
@@ -304,7 +290,6 @@ def test_a_part_that_failed_in_float64_is_noted():
     assert compare(first, second).notes == [note]
 
 
-@pytest.mark.once
 def test_a_layer_that_loses_its_name_is_asked_about():
     first, second = make_two("loss", 1.0, 1.0)
     first.arrays["layers"], second.arrays["layers"] = ({f"own{n} (Own)": np.ones(2)} for n in ("", "_1"))
@@ -315,7 +300,6 @@ def test_a_layer_that_loses_its_name_is_asked_about():
         compare(first, second)
 
 
-@pytest.mark.once
 def test_saved_predictions_are_judged_with_more_roundings_than_those_before_the_training(tmp_path, monkeypatch):
     def run(folder, label, job):
         for kind in ("numbers", "saved", "loaded"):
@@ -332,34 +316,29 @@ def test_saved_predictions_are_judged_with_more_roundings_than_those_before_the_
     assert [compare(*make_two("saved_predictions", 1.0, x, spread=1e-6)).is_equal for x in (1.00005, 1.0005)] == [1, 0]
 
 
-@pytest.mark.once
 def test_a_part_that_one_of_three_lacks_is_compared_on_the_others():
     result = compare(*make_two("gradients", 1.0, 1.5), make_recording("tensorflow"))
     assert result.answer().startswith("jax and torch differ, first in gradients: `array`")
     assert result.failures == ["gradients on tensorflow: not in the recording"]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("array", [np.array(["a", "b"]), np.zeros((3, 0), "float32")])
 def test_texts_and_arrays_without_entries_are_compared(array):
     assert compare(*make_two("layers", array, array, spread=0.0)).is_equal
 
 
-@pytest.mark.once
 def test_nan_in_bfloat16_is_not_another_output():
     array = np.array([1.0, np.nan]).astype(ml_dtypes.bfloat16)
     assert measure(array, array.copy()).difference == 0
     assert measure(array, np.array([1.0, 1.0]).astype(ml_dtypes.bfloat16)).difference == np.inf
 
 
-@pytest.mark.once
 def test_a_backend_that_computes_in_few_bits_is_named():
     result = compare(*make_two("layers", 1.0, 1.0 + 2.0**-11, exact=1.0))
     assert result.answer().startswith("torch differs from jax and its own float64, first in layers, `array`")
     assert any("torch seems to compute `array` with 11 bits, as TensorFloat-32" in note for note in result.notes)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("spoiled", "words"), [
     (np.float32([1.0, np.nan]), "finite on jax and tensorflow, NaN in 1 of 2 entries on torch"),
     (np.float32([1.0, np.inf]), "finite on jax and tensorflow, infinity in 1 of 2 entries on torch"),
@@ -376,7 +355,6 @@ def test_arrays_that_cannot_be_compared_are_told_apart(spoiled, words):
     assert answer == f"torch differs from jax and tensorflow, first in layers, `array`: {words}."
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("after", "gradient", "answer"), [
     (1.0, 1.0, "jax, tensorflow and torch agree: 10 differences are within their limits."),
     (1.1, 1.0, "tensorflow differs from jax and torch, first in layers, `softmax`: missing."),
@@ -399,7 +377,6 @@ def test_a_layer_that_a_backend_does_not_call_is_a_difference_if_the_next_one_di
     assert [row.name for row in backwards.different] == [row.name for row in result.different]
 
 
-@pytest.mark.once
 def test_nan_on_every_backend_is_not_called_equal():
     result = compare(*(make_recording(name, layers=[1.0, np.nan], loss=np.nan) for name in ("jax", "torch")))
     assert result.status() == 3
@@ -407,7 +384,6 @@ def test_nan_on_every_backend_is_not_called_equal():
     assert result.answer() == f"jax and torch agree, but {text}."
 
 
-@pytest.mark.once
 def test_recordings_of_one_backend_have_labels_that_differ():
     names = [("cpu", "2.12"), ("cuda", "2.12"), ("cpu", "2.13"), ("cpu", "2.13")]
     for indices, labels in (
@@ -421,7 +397,6 @@ def test_recordings_of_one_backend_have_labels_that_differ():
         assert compare(*recordings).labels == labels
 
 
-@pytest.mark.once
 def test_rounding_anywhere_in_an_array_asks_for_float64():
     wide = np.ones((8, 16))
     changes = np.where(np.arange(8) == 3, 9e-3, 1e-8)[:, None] * wide
@@ -429,7 +404,6 @@ def test_rounding_anywhere_in_an_array_asks_for_float64():
     assert parts_for_float64(compare(*make_two("gradients", wide, other, spread=changes)))[1:] == ["gradients"]
 
 
-@pytest.mark.once
 def test_an_array_that_stays_in_float32_on_one_backend_is_judged_by_its_numbers():
     recordings = make_two("layers", np.float32([1.0, 2.0]), np.float32([1.0, 2.0]), spread=9e-3)
     for each, dtype in zip(recordings, ("float32", "float64"), strict=True):
@@ -437,7 +411,6 @@ def test_an_array_that_stays_in_float32_on_one_backend_is_judged_by_its_numbers(
     assert not compare(*recordings).different
 
 
-@pytest.mark.once
 def test_larger_changes_pass_a_kink_and_leave_other_roundings(batch):
     model = keras.Sequential([keras.Input((2,)), layers.Dense(1, "relu", use_bias=False)])
     model.set_weights([np.array([[1.0], [-1.0]])])
@@ -449,7 +422,6 @@ def test_larger_changes_pass_a_kink_and_leave_other_roundings(batch):
     assert max(far["model/last/kernel"].rows) < 2 * max(near["model/last/kernel"].rows)
 
 
-@pytest.mark.once
 def test_a_model_that_draws_at_inference_and_is_not_compiled_is_deterministic():
     inputs = keras.Input((3,))
     outputs = layers.Dense(2)(PlantedSampling(fault="")([inputs, inputs]))
@@ -458,7 +430,6 @@ def test_a_model_that_draws_at_inference_and_is_not_compiled_is_deterministic():
     assert max(own.rounding["loss"][""].rows) < 1e-6
 
 
-@pytest.mark.once
 def test_parts_are_recorded_alone(recording):
     own = record(make_model(), start=recording, parts=["loss"], label="own")
     assert list(own.arrays) == ["weights", "loss", "gradients"]
@@ -467,7 +438,6 @@ def test_parts_are_recorded_alone(recording):
     assert "predictions on own: not in the recording" in result.failures
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("first", "second", "spread", "status"), [
     ([np.inf, 1.0], [np.inf, 1.05], 0.05, 1), ([np.int32(3)], [np.int32(900)], 0.0, 1), ([True], [False], 0.0, 1),
     ([1e-5], [3e-5], 1e-5, 0),
@@ -481,7 +451,6 @@ def test_infinity_and_integers_are_not_zero_in_theory(first, second, spread, sta
     assert compare(*recordings).status() == status
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("size", "exact", "status"), [(2e-9, 4e-18, 0), (2e-3, 4e-12, 1), (2e-9, 2e-9, 1)])
 def test_only_a_gradient_that_is_tiny_and_vanishes_in_float64_is_rounding_alone(size, exact, status):
     """As of a softmax of one key: zero on one backend, and on another always the same rounding."""
@@ -507,7 +476,6 @@ def test_recordings_of_other_models_or_batches_are_refused(change, words):
         compare(first, second)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("recordings", "words"), [
     ([make_recording("jax")], "at least two"),
     (["jax.npz", "torch.npz"], r"results of `record`, or of `Recording.load\(path\)`. Received: a str"),
@@ -566,7 +534,6 @@ def small(optimizer):
     return model
 
 
-@pytest.mark.once
 def test_steps_go_through_the_batches_in_order(batch):
     changes = record(small("sgd"), *batch, batch_size=4, steps=range(1, 4)).arrays["training"]
     model = small("sgd")
@@ -578,7 +545,6 @@ def test_steps_go_through_the_batches_in_order(batch):
     assert len(changes) == 6
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("is_by_name", [True, False])
 def test_weights_without_decay_are_recorded_without_decay(is_by_name):
     """The gradients are zero, so nothing else changes a weight."""
@@ -592,7 +558,6 @@ def test_weights_without_decay_are_recorded_without_decay(is_by_name):
     np.testing.assert_allclose(changes["model/last/kernel"], -0.05, rtol=1e-5)
 
 
-@pytest.mark.once
 def test_an_optimizer_that_cannot_be_copied_is_a_failure_of_the_training_alone(batch):
     """A copy from its config would train with another factor."""
 
@@ -606,7 +571,6 @@ def test_an_optimizer_that_cannot_be_copied_is_a_failure_of_the_training_alone(b
     assert "Own cannot be rebuilt from its config: its `get_config` lacks ['factor']" in failures["training"]
 
 
-@pytest.mark.once
 def test_the_first_step_that_differs_is_named(batch):
     """The third step of one backend has another learning rate."""
     rates = 0.1, keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.1, 0.1001])
@@ -616,7 +580,6 @@ def test_the_first_step_that_differs_is_named(batch):
     assert compare(first, second).different[0].name == "model/last/kernel, step 3"
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("argument", "value", "words"), [
     ("steps", 0, "integer at least 1"), ("steps", [], "name at least one step"), ("steps", [2, 0], "at least 1"),
     ("batch_size", 0, "integer at least 1"), ("units", 0.0, "greater than 0"),
@@ -701,7 +664,6 @@ def test_a_file_holds_all_of_it(recording, tmp_path):
         assert getattr(loaded, field) == getattr(recording, field)
 
 
-@pytest.mark.once
 def test_another_file_is_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(b"no zip")
     with pytest.raises(ValueError, match=r"be a file that `Recording\.save` wrote"):
@@ -758,6 +720,7 @@ def test_an_output_that_is_no_array_is_named():
     assert "an output of `inner (Planted)` is no array, but of the class object, and is not compared" in own.notes
 
 
+@pytest.mark.smoke
 def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
     own = record(model, batch[0])
@@ -768,6 +731,7 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX must be told of float64 at its start")
+@pytest.mark.smoke
 def test_the_judge_has_the_powers_of_beta_and_scales_in_float64():
     """The first step of Adam is the learning rate; TensorFlow made it 6e-6 smaller, and rounded 1 / 255 and [0.1]."""
     with float64():
@@ -789,7 +753,14 @@ def test_indices_are_not_rounded():
     assert make_inputs(keras.Sequential([keras.Input(batch_shape=(6, 3)), layers.Dense(2)])).shape == (6, 3)
 
 
-@pytest.mark.once
+def test_large_numbers_of_the_second_batch_are_not_all_that_a_normalization_sees():
+    """Behind a ReLU all other rows would be equal, and a deep network of their signs jumps with every rounding."""
+    begin = [layers.Conv2D(32, 3), layers.ReLU(), layers.MaxPooling2D(3), layers.BatchNormalization(), layers.ReLU()]
+    model = keras.Sequential([keras.Input((16, 16, 3)), *begin])
+    y = to_numpy(model(make_inputs(model, is_second=True), training=True)).reshape(4, -1)
+    assert (np.abs(y[:3] - y[[1, 2, 0]]).max(1) > 0.5).all()
+
+
 def test_noise_in_training_is_not_called_rounding(batch):
     def noise(x):
         return x + random.random()

@@ -34,8 +34,8 @@ EXTRAS = {"jax": "jax", "tensorflow": "tensorflow-cpu", "torch": "torch"}
 THREE = ",".join(EXTRAS.values())
 CUDA_PACKAGES = {"jax": "jax[cuda13]", "tensorflow": "tensorflow[and-cuda]", "torch": "torch"}
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
-# The tests make thousands of small programs that run once. With fewer optimisations XLA compiles them in half the time.
-# `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
+# The check makes thousands of programs that run once. With fewer optimisations XLA compiles them in half the time.
+# The session `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
 COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
 
 
@@ -43,7 +43,7 @@ COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_u
 def parity(session):
     """Compares the same weights, seeds and data on JAX, TensorFlow and PyTorch; `-- --jit` compiles the models."""
     install(session, "-e", f".[{THREE}]")
-    compare_backends(session, arguments=session.posargs)
+    compare_backends(session, arguments=session.posargs, for_jax={})
 
 
 @nox.session
@@ -163,12 +163,13 @@ def on_pretended_accelerator(session, output=None):
     session.run("pytest", "-p", "tests.pretended_accelerator", *pretended, env=environment, stdout=output)
 
 
-def compare_backends(session, output=None, arguments=()):
+def compare_backends(session, output=None, arguments=(), for_jax=COMPILE_FAST):
     """Runs tests.parity on three backends and compares the recorded arrays."""
     folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session, "parity")
     files = [str(folder / f"{backend}.npz") for backend in BACKENDS]
     for backend, file in zip(BACKENDS, files, strict=True):
         environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"} | cache
+        environment |= for_jax if backend == "jax" else {}
         session.run("python", "-m", "tests.parity", "write", *arguments, file, env=environment, stdout=output)
     session.run("python", "-m", "tests.parity", "compare", *files, stdout=output)
 

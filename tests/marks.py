@@ -9,7 +9,7 @@
   of a single backend, and for code of this backend.
 * `smoke`: as without a mark, in a module that is otherwise `once`. The session `quick` runs only these tests, and
   `versions` runs them on the newest ones.
-* `thorough`: not by default. For slow tests that seldom break: memory, compilers.
+* `thorough`: not by default. For slow tests that seldom break: memory, compilers, what a long training learns.
 
 `statistical` moves no test. Such tests fail by chance, at a stated rate, and use the fixtures `base_seed`, which is 0,
 and `redraws`, which cuts the number of draws to a tenth by default. `nox -s fuzz -- --seeds 0 99` runs a hundred seeds.

@@ -80,6 +80,7 @@ def test_checks_of_scikit_learn(check):
     check(small(epochs=20, batch_size=128))
 
 
+@pytest.mark.thorough
 def test_the_defaults_learn_digits_of_noisy_labels():
     """40% of the labels name another class, and logistic regression memorises a part of them."""
     (x, y), rng = load_digits(return_X_y=True), np.random.default_rng(0)
@@ -107,7 +108,7 @@ def test_names_probabilities_and_their_order_and_that_of_examples_matters_by_rou
     np.testing.assert_allclose(np.concatenate([fitted.predict_proba(part) for part in np.split(x, 10)]), p, rtol=2e-6)
 
 
-@pytest.mark.parametrize("make_model", [pytest.param(None, marks=pytest.mark.smoke), convolution])
+@pytest.mark.parametrize("make_model", [None, convolution])
 def test_a_pickle_a_clone_and_a_second_fit_predict_the_same_bits_and_other_seeds_others(make_model):
     x, y = images()
     fitted = small(make_model=make_model, method=Heteroscedastic(1)).fit(x, y)

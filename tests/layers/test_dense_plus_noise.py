@@ -125,6 +125,7 @@ def test_without_noise_a_head_is_dense_divided_by_the_temperature(temperature):
         assert np.linalg.norm(to_numpy(layer.kernel), axis=0).max() < 0.5 + 1e-5
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.smoke
 @pytest.mark.parametrize("link", grid(["softmax", "sigmoid"], span=["softmax"]))
 @pytest.mark.parametrize("kind", ["parameter-efficient", "latent"])

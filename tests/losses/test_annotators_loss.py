@@ -124,7 +124,7 @@ def test_a_label_that_is_no_class_makes_the_loss_nan(kind, wrong):
 
 @pytest.mark.smoke
 @pytest.mark.on_tensorflow
-@pytest.mark.parametrize("wrong", [-2, UNITS, np.nan])
+@pytest.mark.parametrize("wrong", grid([-2, UNITS, np.nan], span=[-2, np.nan]))
 @pytest.mark.parametrize("is_eager", [True, False], ids=["eager", "compiled"])
 def test_in_fit_a_label_that_is_no_class_makes_the_loss_nan(is_eager, wrong):
     labels = np.where(GIVEN, LABELS, -1.0)

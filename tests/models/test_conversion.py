@@ -105,7 +105,6 @@ def test_what_the_caller_starts_otherwise_is_kept():
         heteroscedastic(functional(), use_bias=False)
 
 
-@pytest.mark.smoke
 def test_layers_are_shared_or_copied():
     model = sharpen(functional())
     model.get_layer("hidden").trainable = False

@@ -328,7 +328,7 @@ def test_the_loss_is_scaled_as_it_was():
     assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
 
 
-@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=pytest.mark.smoke)])
+@pytest.mark.parametrize("clone", [False, True])
 @pytest.mark.parametrize(
     ("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)]
 )

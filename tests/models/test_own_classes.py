@@ -72,7 +72,7 @@ def trained(model, loss="sparse_categorical_crossentropy"):
     return compiled(sharpen(model), "sgd", loss)
 
 
-@pytest.mark.parametrize("clone", [False, pytest.param(True, marks=pytest.mark.smoke)])
+@pytest.mark.parametrize("clone", [False, True])
 @pytest.mark.parametrize("kind", grid([Functional, Sequential], span=[Functional]))
 def test_a_class_with_the_constructor_of_keras_is_kept_with_its_loss(kind, clone):
     old = trained(made(kind))

@@ -14,6 +14,8 @@ from tests.common import refuses, reloaded, texts_of_warnings, to_numpy
 from tests.marks import grid
 from tests.models.checks import sharpen
 
+pytestmark = pytest.mark.once
+
 FEATURES, UNITS = 8, 5
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, FEATURES)).astype("float32")
@@ -75,6 +77,7 @@ def test_constraints_hold_for_the_same_logits(temperature, tmp_path):
     assert homoscedastic(new).layers[-1].kernel_constraint is clip
 
 
+@pytest.mark.smoke
 def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
     old = sharpen(model_of(trainable=False))
     new = heteroscedastic(old, 2, seed=0)
@@ -88,7 +91,6 @@ def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
     assert heteroscedastic(old, units=3).layers[-1].loc_layer.trainable
 
 
-@pytest.mark.once
 def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
     regularizer = regularizers.L2(0.1)
     for activation, is_kept in (("softmax", True), (keras.ops.softmax, True), ("sigmoid", True), (None, False)):

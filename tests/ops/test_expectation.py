@@ -84,6 +84,7 @@ EXTREMES = {
 }
 
 
+@pytest.mark.on_tensorflow
 @every_link
 @pytest.mark.parametrize("name", grid(EXTREMES, span=["large logits, loud noise", "one quiet class among loud ones"]))
 @pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))

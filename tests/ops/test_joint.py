@@ -90,6 +90,7 @@ def test_the_likelihood_of_nodes_against_float64(problem, likelihood, oracle):
         assert_allclose(computed(likelihood, tensors, labels, **arguments), oracle(*tensors, labels), atol=2e-5)
 
 
+@pytest.mark.on_tensorflow
 @every_kind
 def test_no_factors_need_no_nodes(problem, likelihood, oracle):
     (loc, scale, factor), labels = problem()
@@ -157,6 +158,7 @@ def check_gradients(total, oracle, arrays):
     return gradients
 
 
+@pytest.mark.on_tensorflow
 def test_gradients_of_vectors_against_finite_differences():
     tensors, labels = vectors()
     labels[0, 1] = -1

@@ -107,6 +107,7 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
         gc.enable()
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", grid(["diagonal", "full"], span=["full"]))
 def test_a_class_that_is_left_out_by_minus_infinity(kind):
     """Probability 0, by every way alike, and the others as if it were not there; gradients are finite, its own too."""

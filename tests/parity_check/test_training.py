@@ -10,6 +10,8 @@ from keras_het.parity.arrays import Slices
 from keras_het.parity.recording import Recording
 from tests.gradients import value_and_gradients
 
+pytestmark = pytest.mark.once
+
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 X = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
 Y = np.arange(4) % 3
@@ -62,6 +64,7 @@ def test_a_model_without_the_argument_trains_its_layers():
     assert np.max(np.abs(recording.arrays["training"]["model/norm/moving_mean"])) > 1e-4
 
 
+@pytest.mark.smoke
 def test_the_gradient_counts_losses_of_layers():
     """Also on JAX, where Keras' trainer collects them for the outer model alone."""
     dense = layers.Dense(8, name="dense", activity_regularizer=keras.regularizers.L2(0.3))
@@ -88,6 +91,7 @@ class OwnLoss(keras.Sequential):
         return keras.ops.mean(keras.ops.square(y - y_pred))
 
 
+@pytest.mark.smoke
 def test_an_own_loss_gets_tensors():
     model = OwnLoss([keras.Input((6,)), layers.Dense(6, name="dense", kernel_initializer="zeros")])
     model.compile("sgd")
@@ -111,7 +115,6 @@ def test_metrics_of_several_outputs_stay():
     assert all(getattr(weight.value, "grad", None) is None for weight in model.trainable_variables)
 
 
-@pytest.mark.once
 def test_a_layer_in_a_loop_is_left_out_however_often_it_is_called():
     traced, looped = (
         Recording(name, arrays={"weights": {}, "layers": {call: np.ones(2) for call in calls}}, omitted=omitted)
@@ -125,7 +128,6 @@ def test_a_layer_in_a_loop_is_left_out_however_often_it_is_called():
     assert comparison.is_equal
 
 
-@pytest.mark.once
 def test_rounding_errors_on_one_backend_do_not_hide_a_gradient_on_the_other():
     zero, half = (
         Recording(
@@ -142,7 +144,6 @@ def test_rounding_errors_on_one_backend_do_not_hide_a_gradient_on_the_other():
     assert row.ratio > 1
 
 
-@pytest.mark.once
 def test_optimizers_start_again_for_the_run_with_rounding():
     """Adam's moments of the first run would change the second by far more than rounding does."""
     model = sequential()

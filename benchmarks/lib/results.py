@@ -130,11 +130,9 @@ def _seeds(seeds):
 
 
 def version_of(package):
-    """Returns the installed version of a package, also if its name has the suffix `-cpu`."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return importlib.metadata.version(f"{package}-cpu")
+    """Returns the installed version of a package, also if its name has the suffix `-cpu` or `-nightly`."""
+    names = [f"{package}{suffix}" for suffix in ("", "-cpu", "-nightly")]
+    return next(each.version for name in names for each in importlib.metadata.distributions(name=name))
 
 
 def commit():

@@ -23,7 +23,7 @@ if keras.config.backend() != "torch":
     pytest.skip("the other backends compile", allow_module_level=True)
 import torch
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")]
 FEATURES, UNITS = 64, 10
 KEY = 7, 3
 

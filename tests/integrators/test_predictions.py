@@ -119,7 +119,7 @@ def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plai
     assert len(plain_calls) == 1
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize("kind", HEADS)
 def test_transforms_of_predictions(kind):
     import torch
@@ -151,7 +151,7 @@ def traced(head, way):
     return torch.export.export(head, (tensor(),), dynamic_shapes=(({0: rows},),), strict=False).module()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore:.*deprecated", "ignore::torch.jit.TracerWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("way", ["jit", "fx", "export"])
 @pytest.mark.parametrize("kind", HEADS)
 def test_traces_have_plain_operations(kind, way, plain_calls):

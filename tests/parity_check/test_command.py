@@ -175,7 +175,7 @@ def test_a_test_can_assert_parity_and_a_weight_that_is_not_saved_is_named(in_thi
     x, y = np.random.default_rng(0).standard_normal((5, 4)).astype("float32"), np.arange(5) % 2
     with pytest.raises(AssertionError, match="a model that jax saves and torch loads is not the same") as error:
         parity.assert_parity(small(ForgetsItsBias), x, y, backends=["jax", "torch"])
-    assert "weights that change when the model is saved and loaded: first/bias" in str(error.value)
+    assert "first/bias" in str(error.value).partition("weights that change when the model is saved and loaded: ")[2]
     assert "the batch was made" not in str(error.value)
 
 
@@ -248,6 +248,7 @@ def test_integers_are_in_the_range_of_the_embedding_that_they_reach():
     assert model(made).shape == (4, 2)
 
 
+@pytest.mark.filterwarnings("ignore:.*does not support masking")  # of Keras 3.16
 def test_a_row_of_padding_alone_is_left_out_only_if_it_gives_nan():
     for last, has_row in ((layers.GlobalAveragePooling1D(), False), (layers.SimpleRNN(2), True)):
         arrays, notes = make_batch(keras.Sequential([keras.Input((6,)), layers.Embedding(9, 4, mask_zero=True), last]))

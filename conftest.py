@@ -5,6 +5,8 @@ compiled once. It holds for the tests of the package and for those of `benchmark
 run on which backend.
 """
 
+import gc
+
 import keras
 import pytest
 
@@ -55,6 +57,12 @@ def pytest_collection_modifyitems(config, items):
         chosen[runs_here(marks, keras.config.backend(), folder)].append(item)
     items[:] = chosen[True]
     config.hook.pytest_deselected(items=chosen[False])
+
+
+def pytest_collection_finish():
+    """Leaves the modules out of the search for garbage: it would walk through three backends again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -145,7 +145,7 @@ def test_plain_operations_have_second_derivatives():
 
 @pytest.mark.on_tensorflow
 @every_link
-@pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
+@pytest.mark.parametrize("kind", grid(["diagonal", "full", "shared", "parameter_efficient"], span=["full"]))
 def test_the_second_derivative_of_a_streamed_expectation_is_that_of_plain_operations(link, kind, monkeypatch):
     """Along a random line, weighted; a value that is held constant in the backward pass is off by a third or more."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)

@@ -131,8 +131,10 @@ def _seeds(seeds):
 
 def version_of(package):
     """Returns the installed version of a package, also if its name has the suffix `-cpu` or `-nightly`."""
-    names = [f"{package}{suffix}" for suffix in ("", "-cpu", "-nightly")]
-    return next(each.version for name in names for each in importlib.metadata.distributions(name=name))
+    for suffix in ("", "-cpu", "-nightly"):
+        for distribution in importlib.metadata.distributions(name=f"{package}{suffix}"):
+            return distribution.version
+    raise importlib.metadata.PackageNotFoundError(package)
 
 
 def commit():

@@ -76,8 +76,8 @@ def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> 
     length has 32 entries, or as many as the positions that an embedding of positions has.
 
     The second batch reaches what random numbers do not. Floats have a row of zeros, one of rounded numbers with ties,
-    one of negative numbers, and one in which every sixteenth is large. Tokens have padding at the end or at the start,
-    a row of the largest index and, if `padded`, one of padding alone.
+    one of negative numbers, and one in which every seventeenth is above 10. Tokens have padding at the end or at the
+    start, a row of the largest index and, if `padded`, one of padding alone.
     """
     try:
         inputs = symbolic_inputs(model)
@@ -109,8 +109,8 @@ def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> 
 def _make_floats(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_second: bool) -> np.ndarray:
     array = rng.standard_normal(shape)
     for number, row in enumerate(array if is_second else ()):  # a large row would be all that a normalization sees
-        spikes = np.where(np.arange(row.size) % 16, 1.0, 10.0).reshape(row.shape)
-        array[number] = (0.0 * row, np.round(row), -np.abs(row), spikes * row)[number % EXAMPLES]
+        spikes = np.where(np.arange(row.size).reshape(row.shape) % 17, row, np.copysign(10.0, row) + row)
+        array[number] = (0.0 * row, np.round(row), -np.abs(row), spikes)[number % EXAMPLES]
     return array
 
 

@@ -198,7 +198,6 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
         assert all('EarlyStopping("val_noisy_nll", mode="min")' in text for text in found)
 
 
-@pytest.mark.thorough
 def test_only_a_fraction_without_labelled_outliers_collapses_and_is_warned_of():
     model = make_model(NoiseTransition(UNITS, outlier_class=True, name="flips"), keras.optimizers.SGD(1.0))
     with texts_of_warnings() as texts:

@@ -67,7 +67,6 @@ def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_
     assert "The best epoch is close to the last one" in short(make_model=slow, epochs=np.int64(5)).reason
 
 
-@pytest.mark.thorough
 def test_a_training_or_a_function_whose_models_diverge_is_not_chosen():
     class Diverging(Method):
         name = "diverging"
@@ -92,7 +91,6 @@ def with_dropout(rate):
     return compiled(model, keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
-@pytest.mark.thorough
 def test_a_list_of_functions_is_compared_and_each_is_trained_as_it_is():
     functions = [functools.partial(with_dropout, rate) for rate in (0.95, 0.1)]
     result = choose(functions, X, Y, criterion="loss", **{**SHORT, "epochs": 10})
@@ -131,7 +129,6 @@ def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels()
     assert -trial.score[fold].mean() == pytest.approx(noisy_nll(fitted.model, x[fold], noisy[fold]), rel=1e-4)
 
 
-@pytest.mark.thorough
 def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence():
     class Sharp(Method):
         name = "sharp"
@@ -154,7 +151,6 @@ def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_change
     assert_same_arrays((X, Y), before)
 
 
-@pytest.mark.thorough
 def test_the_choice_by_votes_predicts_the_classes():
     rng = np.random.default_rng(0)
     right = rng.random((240, 4)) < np.array([0.9, 0.8, 0.8, 0.4])

@@ -189,7 +189,7 @@ def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
     assert np.isnan(float(JointSegmentationCrossentropy(CLASSES, 8)(y, outputs)))
 
 
-@pytest.mark.thorough
+@pytest.mark.on_tensorflow
 def test_images_of_unknown_size_train_as_those_of_a_known_one():
     """Fully convolutional networks; more images than fit into a block of unknown images, and two sizes."""
     losses = []

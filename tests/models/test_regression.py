@@ -68,7 +68,6 @@ def test_a_given_scale_a_given_covariance_data_sets_and_one_target_without_an_ax
         assert_allclose(np.sqrt(variance), scale, rtol=1e-3)
 
 
-@pytest.mark.thorough
 def test_the_covariance_alone_is_learned_and_no_noise_is_finite():
     old = trained()
     before = old.predict(X, verbose=0)

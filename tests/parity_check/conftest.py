@@ -7,9 +7,6 @@ import pytest
 
 @pytest.fixture(scope="package", autouse=True)
 def no_collections():
-    gc.collect()
-    gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "collect", lambda: 0)
         yield
-    gc.unfreeze()

@@ -76,7 +76,7 @@ def make_inputs(model: Any, *, is_second: bool = False, padded: bool = True) -> 
     length has 32 entries, or as many as the positions that an embedding of positions has.
 
     The second batch reaches what random numbers do not. Floats have a row of zeros, one of rounded numbers with ties,
-    one of negative numbers, and one in which every seventeenth is above 10. Tokens have padding at the end or at the
+    one of negative numbers, and one in which every seventeenth is beyond 10. Tokens have padding at the end or at the
     start, a row of the largest index and, if `padded`, one of padding alone.
     """
     try:

@@ -171,7 +171,7 @@ def compare_backends(session, output=None, arguments=(), for_jax=COMPILE_FAST):
         environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"} | cache
         environment |= for_jax if backend == "jax" else {}
         session.run("python", "-m", "tests.parity", "write", *arguments, file, env=environment, stdout=output)
-    session.run("python", "-m", "tests.parity", "compare", *files, stdout=output)
+    session.run("python", "-m", "tests.parity", "compare", *files, env=backend_environment("jax"), stdout=output)
 
 
 # The longest job comes first, so that both processes end at the same time.

@@ -47,7 +47,7 @@ class Named(Method):
 
 
 X, Y, TRUE = clusters(240, seed=1)
-SHORT = {"epochs": 3, "folds": 3, "batch_size": 32, "verbose": 0}
+SHORT = {"epochs": 3, "folds": 3, "batch_size": 64, "verbose": 0}
 
 
 def short(*methods, x=X, y=Y, make_model=make_model, **arguments):

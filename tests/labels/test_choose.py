@@ -224,7 +224,7 @@ def test_inputs_by_name_reach_early_learning():
     assert len(result.trials) == 2
 
 
-ONCE = {"epochs": 5, "batch_size": 32, "verbose": 0, "folds": 2}
+ONCE = {"epochs": 5, "batch_size": 80, "verbose": 0, "folds": 2}
 VERBS = {
     "choose": lambda make, x=X, y=Y, **more: choose(make, x, y, methods=[EarlyStopping()], **ONCE | more),
     "list": lambda make, x=X, y=Y, **more: choose([make], x, y, **ONCE | more),

@@ -84,8 +84,7 @@ def test_an_activation_survives_a_file_and_is_read_by_all(activation, tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize(("features", "units", "arguments", "added"), [
-    (2048, 1000, {"num_factors": 15}, 32_784_000),
-    (2048, 1000, {}, 32_784_000),  # 15 is the default
+    (2048, 1000, {}, 32_784_000),  # with 15 factors
     (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
     (2048, 1000, {"covariance": Narrow()}, 2_049_000 + 2048 * 16 + 17 * 15_000),
     (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),

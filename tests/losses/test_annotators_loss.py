@@ -102,7 +102,7 @@ def test_metrics_of_clean_labels_and_their_config():
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("wrong", grid([-2, UNITS, np.nan, 0.5], span=[-2, np.nan]))
-@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("kind", grid(LOSSES, span=["Keras"]))
 def test_a_label_that_is_no_class_makes_the_loss_nan(kind, wrong):
     """Of unsigned labels, -1, a missing label, would become class 255."""
     clean, loss = np.arange(EXAMPLES, dtype="uint8")[:, None] % UNITS, AnnotatorsLoss(LOSSES[kind]())

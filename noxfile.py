@@ -419,7 +419,7 @@ OLDEST, *NEWER = nox.project.python_versions(PROJECT)
 VERSIONS = [
     *(nox.param(OLDEST, "oldest", b, id=f"oldest-{b}", tags=["oldest"]) for b in BACKENDS),
     *(nox.param(python, "newest", b, id=f"newest-{b}-{python}", tags=["newest"]) for python in NEWER for b in BACKENDS),
-    *(nox.param(NEWER[-1], "next", b, id=f"next-{b}", tags=["next"]) for b in [*BACKENDS, "mlx"]),
+    *(nox.param(NEWER[-1], "next", b, id=f"next-{b}", tags=["next"]) for b in BACKENDS),
 ]
 
 
@@ -430,7 +430,7 @@ def versions(session, which, backend):
 
     * oldest: the tests of `check`, on the oldest versions that pyproject.toml allows.
     * newest: the doctor and the smoke tests, on the newest versions that pip installs, with KerasHub.
-    * next: the doctor and the tests of `check`, with tonight's Keras. On MLX the doctor alone.
+    * next: the doctor and the tests of `check`, with tonight's Keras.
 
     On PyTorch the sessions download gigabytes.
     """
@@ -458,10 +458,7 @@ def test_newest(session, backend):
 
 def test_next(session, backend):
     """Runs the tests of `check` with tonight's Keras, which moves what no public name reaches."""
-    if backend == "mlx":
-        install_today(session, ".[demo]", "keras-mlx", "mlx[cpu]")
-    else:
-        install_today(session, f".[{EXTRAS[backend]},demo]")
+    install_today(session, f".[{EXTRAS[backend]},demo]")
     # Both packages own the folder `keras`: the second uninstall would delete files of the first.
     session.run("python", "-m", "pip", "uninstall", "--yes", "keras", "keras-nightly")
     session.install("--no-compile", "keras-nightly")
@@ -475,11 +472,10 @@ def install_today(session, package, *requirements):
 
 
 def doctor_and_tests(session, backend, *selection):
-    """Runs the doctor, which prints the versions, then tests if the backend is supported."""
+    """Runs the doctor, which prints the versions, then tests."""
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # one core per worker
     session.run("python", "-m", "keras_het", "doctor", env=environment)
-    if backend in BACKENDS:
-        session.run("pytest", *selection, *TWO_WORKERS, *session.posargs, env=environment)
+    session.run("pytest", *selection, *TWO_WORKERS, *session.posargs, env=environment)
 
 
 def oldest(*groups):
@@ -506,7 +502,9 @@ def install(session, *requirements, groups=()):
 
 def backend_environment(backend):
     """Returns the environment variables that select a backend."""
-    return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
+    # Without files of bytecode, every process would spend 20 seconds on the compilation of the backends.
+    compiles_once = {"PYTHONDONTWRITEBYTECODE": ""}
+    return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg", **compiles_once}
 
 
 def compilation_cache(session, name="jax"):

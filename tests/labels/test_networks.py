@@ -131,7 +131,7 @@ def test_images_of_bytes_reach_a_convolution_as_numbers():
     x, y = np.random.default_rng(0).integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
     x[y == 1, :3] //= 8
     body = [lambda: keras.layers.Rescaling(1 / 255), lambda: keras.layers.Conv2D(2, 3), keras.layers.Flatten]
-    model = choose(maker(*body, units=2), x, y, **PLAIN | {"folds": 2, "epochs": 4}).model
+    model = choose(maker(*body, units=2), x, y, **PLAIN | {"folds": 2, "epochs": 4, "batch_size": 16}).model
     p = model.predict(x, verbose=0)
     np.testing.assert_array_equal(model.predict(x.astype("float32"), verbose=0), p)
     assert np.mean(p.argmax(1) == y) > 0.9

@@ -46,7 +46,6 @@ def test_a_better_method_is_chosen_and_the_result_prints_the_reason_first():
     assert result.to_frame().difference["cheat"] == 0
 
 
-@pytest.mark.thorough
 def test_a_doubt_is_for_the_first_of_the_list():
     result = short(Named("same"), Constant())
     assert result.name == "early stopping"
@@ -55,7 +54,6 @@ def test_a_doubt_is_for_the_first_of_the_list():
     assert result.reason.startswith("same predicts the held-out labels best")  # of equals the first
 
 
-@pytest.mark.thorough
 def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_best():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 6)).astype("float32"), rng.integers(3, size=300)
@@ -115,7 +113,6 @@ def make_candidate(strength):
     return compiled(model, keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
-@pytest.mark.thorough
 def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)

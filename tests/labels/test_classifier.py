@@ -80,7 +80,6 @@ def test_checks_of_scikit_learn(check):
     check(small(epochs=20, batch_size=128))
 
 
-@pytest.mark.thorough
 def test_the_defaults_learn_digits_of_noisy_labels():
     """40% of the labels name another class, and logistic regression memorises a part of them."""
     (x, y), rng = load_digits(return_X_y=True), np.random.default_rng(0)

@@ -75,7 +75,6 @@ def least_cover(count):
     return 0.93 - z_limit(12) * np.sqrt(0.93 * 0.07 / count)
 
 
-@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("number", "count"), [(25, 600), (50, 600), (100, 2000), (200, 2000)])
 def test_intervals_hold_under_any_noise(number, count, base_seed, redraws):

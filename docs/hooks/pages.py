@@ -12,7 +12,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from package import load, undocumented
 
-# A link out of docs. mkdocs copies the file to the folder `repository`, as text, which a browser shows.
+# A link out of docs: to a guide or a module, which have pages, or to a file. mkdocs copies it to `repository`, as text.
 REPOSITORY_LINK = re.compile(r"(?<=\]\()\.\./([\w./-]+)")
 
 
@@ -36,13 +36,17 @@ def on_files(files, config):
     if missing := sorted(path for path in linked if not (_root(config) / path).is_file()):
         raise PluginError(f"Pages link to files that the repository lacks: {', '.join(missing)}")
     copies = {repository_address(path): (_root(config) / path).read_text(encoding="utf-8") for path in linked}
-    for address, content in (generated_pages(config) | copies).items():
+    for address, content in (copies | generated_pages(config)).items():
         files.append(File.generated(config, address, content=content))
     return files
 
 
 def repository_address(path):
-    """Returns the address on the site of a file of the repository."""
+    """Returns the address on the site of a file of the repository: its page, or the copy."""
+    if guide := re.fullmatch(r"guides/\w+\.py", path):
+        return guide[0].replace(".py", ".md")
+    if module := re.fullmatch(r"(keras_het[\w/]*)/__init__\.py", path):
+        return f"api/{module[1].replace('/', '.')}.md"
     return f"repository/{path}.txt"
 
 

@@ -132,7 +132,12 @@ def test_the_overview_has_a_line_for_every_public_name(hook):
     assert len(names) > 50
 
 
-def test_a_link_to_a_file_of_the_repository_leads_to_its_copy(hook):
+@pytest.mark.parametrize(("link", "address"), [
+    ("heads.md", "heads.md"),
+    ("../benchmarks/results/speed.md#cpu", "repository/benchmarks/results/speed.md.txt#cpu"),
+    ("../guides/label_flips.py", "guides/label_flips.md"),
+    ("../keras_het/labels/__init__.py", "api/keras_het.labels.md"),
+])  # fmt: skip
+def test_a_link_to_a_file_of_the_repository_leads_to_its_page_or_copy(hook, link, address):
     page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="index.md"))
-    markdown = hook("pages").on_page_markdown("[a](../benchmarks/results/speed.md#cpu) [b](heads.md)", page, None, None)
-    assert markdown == "[a](repository/benchmarks/results/speed.md.txt#cpu) [b](heads.md)"
+    assert hook("pages").on_page_markdown(f"[a]({link})", page, None, None) == f"[a]({address})"

@@ -16,7 +16,7 @@ CROWDS = {  # rows of real_annotators, in words
     "clean, votes": "`labels.clean(None, x, votes=votes)`",
     "clean, majority": "`labels.clean(None, x, y)` of the majority",
     "majority + logistic regression": "majority, logistic regression",
-    "Dawid-Skene + logistic regression": "Dawid-Skene, logistic regression",
+    "Dawid-Skene + logistic regression": "`aggregate`, logistic regression",
     "crowd-kit's GLAD + logistic regression": "GLAD (crowd-kit), logistic regression",
     "Snorkel's label model + logistic regression": "label model (Snorkel), logistic regression",
     "majority + Dense": "majority, network",

@@ -100,10 +100,10 @@ def choose(
     Returns:
         `Result`; print it.
     Raises:
-        ValueError: for labels or arguments out of range, a model without a head, or models that predict held-out labels
-            no better than the majority class.
-    Warns: if a data set shuffles itself, or the plain training is clearly worse than logistic regression on the
-        same features.
+        ValueError: for labels or arguments out of range, a model without a head, or models that learned nothing: they
+            are no better than the majority class, and give held-out labels no more probability than shuffled labels.
+    Warns: if the model is not clearly better than the majority class, if a data set shuffles itself, or if the plain
+        training is clearly worse than logistic regression on the same features.
     Source: Breiman, Friedman, Olshen and Stone 1984, "Classification and regression trees", section 3.4.3, for the
         rule. Each method names its source.
 

@@ -99,11 +99,12 @@ def clean(
     Returns:
         `Cleaned`; print it.
     Raises:
-        ValueError: for labels that `choose` refuses, or models that predict held-out labels no better than the majority
-            class.
-    Warns: if a data set shuffles itself; if a class has fewer examples than folds; if the model hardly ever predicts a
-        class that has 5% of the labels, or predicts a class five times as often as its labels say; if a network is
-        clearly worse than logistic regression on the same features.
+        ValueError: for labels that `choose` refuses, or models that learned nothing: they are no better than the
+            majority class, and give held-out labels no more probability than shuffled labels.
+    Warns: if the model is not clearly better than the majority class; if a data set shuffles itself; if a class has
+        fewer examples than folds; if the model hardly ever predicts a class that has 5% of the labels, or predicts a
+        class five times as often as its labels say; if a network is clearly worse than logistic regression on the same
+        features.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -143,7 +143,7 @@ def verify_accuracy(
     noise.** Noise can depend on the example, and annotators and the model can share errors. Then the interval is wider.
     The estimate assumes that verified labels are correct, and that you drew their examples at random, each with the
     probability `inclusion`. If you selected them (the worst, the first, one class), it can be wrong by any amount.
-    Selections by confidence or class are refused. With twenty verified examples or more, the intervals hold in about
+    Selections by confidence or class are refused. With 25 verified examples or more, the intervals hold in about
     95% of samples. Do not use a model that was trained on these labels or chosen by the verified labels.
 
     It is the estimate of prediction-powered inference with optimal power tuning, and of two-phase sampling.

@@ -45,7 +45,7 @@ keras_het.HeteroscedasticDense(3)
 print("the labels:")
 keras_het.labels
 """
-    result, needed = python("-c", code, KERAS_BACKEND="numpy"), "scikit-learn pandas jinja2"
+    result, needed = python("-c", code), "scikit-learn pandas jinja2"
     assert result.stdout == "the labels:\n", result.stderr
     assert f"ImportError: keras_het.labels needs more packages: pip install {needed}. " in result.stderr
 

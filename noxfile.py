@@ -502,7 +502,7 @@ def install(session, *requirements, groups=()):
 
 def backend_environment(backend):
     """Returns the environment variables that select a backend."""
-    # Without files of bytecode, every process would spend 20 seconds on the compilation of the backends.
+    # If you forbid files of bytecode, every process spends 20 seconds on the compilation of the backends.
     compiles_once = {"PYTHONDONTWRITEBYTECODE": ""}
     return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg", **compiles_once}
 

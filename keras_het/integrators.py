@@ -179,7 +179,7 @@ class QuasiMonteCarlo(Sampler):
 
     This is the default for the softmax link. It is unbiased, like Monte Carlo, with smaller errors. With 256 nodes they
     are a third if the noise is 0.5 temperatures, and 0.8 to 0.9 times as large if it is 2 (15 factors, 100 classes or
-    more). Without factors they are a seventh and a half.
+    more). Without factors they are a seventh, and half.
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20; None is 64 up to 10 classes (features, if the noise

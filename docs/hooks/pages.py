@@ -12,7 +12,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from package import load, undocumented
 
-# A link out of docs: to a guide or a module, which have pages, or to a file. mkdocs copies it to `repository`, as text.
+# A link out of docs, to a guide or module with a page, or to a file, which is copied as text that a browser shows.
 REPOSITORY_LINK = re.compile(r"(?<=\]\()\.\./([\w./-]+)")
 
 
@@ -33,16 +33,21 @@ def on_config(config):
 def on_files(files, config):
     """Adds the generated pages and the files of the repository that pages link to."""
     linked = {path for page in files.documentation_pages() for path in REPOSITORY_LINK.findall(page.content_string)}
-    if missing := sorted(path for path in linked if not (_root(config) / path).is_file()):
+    generated = generated_pages(config)
+    copied = {path: f"repository/{path}.txt" for path in linked if repository_address(path) not in generated}
+    absent = [path for path, copy in copied.items() if repository_address(path) != copy]  # guides and modules
+    if missing := sorted({*absent, *(path for path in copied if not (_root(config) / path).is_file())}):
         raise PluginError(f"Pages link to files that the repository lacks: {', '.join(missing)}")
-    copies = {repository_address(path): (_root(config) / path).read_text(encoding="utf-8") for path in linked}
-    for address, content in (copies | generated_pages(config)).items():
+    copies = {copy: (_root(config) / path).read_text(encoding="utf-8") for path, copy in copied.items()}
+    for address, content in (generated | copies).items():
         files.append(File.generated(config, address, content=content))
     return files
 
 
 def repository_address(path):
     """Returns the address on the site of a file of the repository: its page, or the copy."""
+    if path in ("guides", "keras_het"):
+        return "guides/index.md" if path == "guides" else "api/index.md"
     if guide := re.fullmatch(r"guides/\w+\.py", path):
         return guide[0].replace(".py", ".md")
     if module := re.fullmatch(r"(keras_het[\w/]*)/__init__\.py", path):

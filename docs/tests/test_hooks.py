@@ -135,7 +135,9 @@ def test_the_overview_has_a_line_for_every_public_name(hook):
 @pytest.mark.parametrize(("link", "address"), [
     ("heads.md", "heads.md"),
     ("../benchmarks/results/speed.md#cpu", "repository/benchmarks/results/speed.md.txt#cpu"),
+    ("../guides", "guides/index.md"),
     ("../guides/label_flips.py", "guides/label_flips.md"),
+    ("../keras_het", "api/index.md"),
     ("../keras_het/labels/__init__.py", "api/keras_het.labels.md"),
 ])  # fmt: skip
 def test_a_link_to_a_file_of_the_repository_leads_to_its_page_or_copy(hook, link, address):

@@ -17,7 +17,7 @@ the true class into a prediction of the noisy label, which the loss compares wit
 nothing, so your model predicts true classes (Sukhbaatar et al. 2014).
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
-`pip install ".[jax,demo]"` in a clone, and takes about five minutes on two quiet cores.
+`pip install ".[jax,demo]"` in a clone, and takes about ten minutes on two cores.
 """
 
 import functools
